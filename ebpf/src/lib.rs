@@ -1,0 +1,2 @@
+//! The dataplane.
+#![no_std]

@@ -1,0 +1,3 @@
+//! The BPF object.
+#![no_std]
+#![no_main]
