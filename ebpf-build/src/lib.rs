@@ -23,7 +23,7 @@ mod pin;
 mod toolchain;
 
 pub use error::Error;
-pub use linker::{Linker, install_root as linker_install_root};
+pub use linker::{Linker, install_root as linker_install_root, tool_folder};
 pub use nested::nested_cargo;
 pub use pin::Pin;
 pub use toolchain::Toolchain;

@@ -52,13 +52,15 @@ impl Linker {
 /// Where set-up installs the linker (`cargo install --root`); the binary is in `bin` below.
 #[must_use]
 pub fn install_root(pin: &Pin, toolchain: &Toolchain) -> PathBuf {
-    cache().join(format!("{NAME}-{}-rust-{}", pin.bpf_linker, toolchain.release))
+    tool_folder(&format!("{NAME}-{}-rust-{}", pin.bpf_linker, toolchain.release))
 }
 
-/// `$XDG_CACHE_HOME/osmia`, by default `~/.cache/osmia`: survives a clean clone, unlike `target`.
-fn cache() -> PathBuf {
+/// A folder for a tool that set-up installs: below `$XDG_CACHE_HOME/osmia`, by default `~/.cache/osmia`. Unlike `target` it
+/// serves every checkout and survives a clean clone. The name carries the versions that the tool depends on.
+#[must_use]
+pub fn tool_folder(name: &str) -> PathBuf {
     let home = || PathBuf::from(variable("HOME").unwrap_or_else(|| "/".to_owned())).join(".cache");
-    variable("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("osmia")
+    variable("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("osmia").join(name)
 }
 
 /// Every linker there is, ours first.

@@ -1,0 +1,76 @@
+//! Builds what a node runs and gathers it in one folder.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use osmia_ebpf_build::Object;
+
+use crate::process::{output, run};
+use crate::say;
+use crate::workspace::Workspace;
+
+/// Where things are after a build; tests, demo and bench get it by [`Built::tell`].
+pub(crate) struct Built {
+    /// Folder with `osmia-agent`, `osmia` and `osmia-cni`.
+    pub(crate) bin_dir: PathBuf,
+    /// The BPF object.
+    pub(crate) object: PathBuf,
+}
+
+impl Built {
+    /// Tells a program of ours where the binaries are: `OSMIA_BIN_DIR` and `OSMIA_OBJECT`.
+    pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("OSMIA_BIN_DIR", &self.bin_dir).env("OSMIA_OBJECT", &self.object)
+    }
+}
+
+/// The BPF object.
+pub(crate) fn object(workspace: &Workspace) -> Result<PathBuf> {
+    match osmia_ebpf_build::object(&workspace.root)? {
+        Object::Built(path) | Object::Given(path) => Ok(path),
+        Object::Skipped => bail!("EBPF_SKIP is set: there is no object to build or test"),
+    }
+}
+
+/// Object, agent, CLI and plugin.
+pub(crate) fn all(workspace: &Workspace) -> Result<Built> {
+    let object = say::step("BPF object", || object(workspace))?;
+    let bin_dir = workspace.target().join("bin");
+    fs::create_dir_all(&bin_dir).with_context(|| format!("making {}", bin_dir.display()))?;
+
+    say::step("agent and CLI", || {
+        run(workspace.cargo("build").args(["--quiet", "--release", "-p", "osmia-agent", "-p", "osmia", "--bins"]))
+    })?;
+    let release = workspace.target().join("release");
+    for name in ["osmia-agent", "osmia"] {
+        place(&release.join(name), &bin_dir.join(name))?;
+    }
+
+    let host = host(workspace)?;
+    say::step("plugin", || {
+        let mut cargo = workspace.cargo("build");
+        cargo.args(["--quiet", "--release", "-p", "osmia-cni", "--bins", "--target", &host]);
+        // Static: half the start-up time, and no libc version to meet on the host it is copied to. With --target the flag does
+        // not reach build scripts, and the folder of its own keeps it from building anything else anew.
+        cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", "-C target-feature=+crt-static");
+        run(&mut cargo)
+    })?;
+    place(&workspace.target().join(&host).join("release").join("osmia-cni"), &bin_dir.join("osmia-cni"))?;
+    Ok(Built { bin_dir, object })
+}
+
+/// The pinned toolchain's own target.
+pub(crate) fn host(workspace: &Workspace) -> Result<String> {
+    let version = output(workspace.pinned("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|l| l.strip_prefix("host: ")).context("`rustc -vV` names no host")?;
+    Ok(host.to_owned())
+}
+
+/// Copies under a new name first: the old file may be running.
+fn place(from: &PathBuf, to: &PathBuf) -> Result<()> {
+    let new = to.with_extension("new");
+    fs::copy(from, &new).with_context(|| format!("copying {} to {}", from.display(), new.display()))?;
+    fs::rename(&new, to).with_context(|| format!("renaming {} to {}", new.display(), to.display()))
+}

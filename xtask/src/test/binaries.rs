@@ -1,0 +1,86 @@
+//! The test binaries of the workspace, as cargo reports them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::process::output;
+use crate::workspace::Workspace;
+
+/// The package whose `[[test]]` targets need root.
+const ROOT_PACKAGE: &str = "osmia-tests";
+
+/// One program of tests.
+pub(super) struct TestBinary {
+    /// What a person calls it: package and target.
+    pub(super) label: String,
+    pub(super) path: PathBuf,
+    /// Folder of its package, where cargo would run it.
+    pub(super) folder: PathBuf,
+    /// Makes namespaces, loads programs.
+    pub(super) needs_root: bool,
+}
+
+/// Builds all of them in one go, so that features are the same for all and nothing is built twice. Those that need root come
+/// last; else sorted by label.
+pub(super) fn build(workspace: &Workspace) -> Result<Vec<TestBinary>> {
+    let mut cargo = workspace.cargo("test");
+    cargo.args(["--quiet", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
+    let messages = output(&mut cargo)?;
+    let mut binaries = Vec::new();
+    for line in messages.lines().filter(|l| l.starts_with('{')) {
+        let message: Value = serde_json::from_str(line).context("reading what cargo reports")?;
+        binaries.extend(test_binary(&message));
+    }
+    binaries.sort_by(|a, b| (a.needs_root, &a.label).cmp(&(b.needs_root, &b.label)));
+    Ok(binaries)
+}
+
+/// `None` for a message on anything else.
+fn test_binary(message: &Value) -> Option<TestBinary> {
+    let is_test = message.pointer("/profile/test")?.as_bool()?;
+    let path = message.get("executable")?.as_str()?;
+    let kind = message.pointer("/target/kind/0")?.as_str()?;
+    let target = message.pointer("/target/name")?.as_str()?;
+    let folder = Path::new(message.get("manifest_path")?.as_str()?).parent()?;
+    // `path+file:///…/agent#osmia-agent@0.1.0`, or without the name where it is the folder's.
+    let id = message.get("package_id")?.as_str()?;
+    let (source, name) = id.split_once('#')?;
+    let package = name.split_once('@').map_or_else(|| source.rsplit('/').next().unwrap_or(source), |(name, _)| name);
+    is_test.then(|| TestBinary {
+        label: format!("{package} {kind} {target}"),
+        path: path.into(),
+        folder: folder.to_owned(),
+        needs_root: package == ROOT_PACKAGE && kind == "test",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(id: &str, kind: &str, test: bool) -> Value {
+        json!({"reason": "compiler-artifact", "package_id": id, "manifest_path": "/r/tests/Cargo.toml",
+               "target": {"kind": [kind], "name": "packet"}, "profile": {"test": test}, "executable": "/t/packet-1"})
+    }
+
+    #[test]
+    fn integration_tests_of_the_root_package_need_root() {
+        let of = |id, kind| test_binary(&message(id, kind, true)).map(|b| (b.label, b.needs_root));
+        assert_eq!(
+            of("path+file:///r/tests#osmia-tests@0.1.0", "test"),
+            Some(("osmia-tests test packet".into(), true))
+        );
+        assert_eq!(of("path+file:///r/tests#osmia-tests@0.1.0", "lib"), Some(("osmia-tests lib packet".into(), false)));
+        assert_eq!(of("path+file:///r/xtask#0.1.0", "bin"), Some(("xtask bin packet".into(), false)));
+    }
+
+    #[test]
+    fn what_is_no_test_is_passed_over() {
+        assert!(test_binary(&message("path+file:///r/xtask#0.1.0", "bin", false)).is_none());
+        assert!(test_binary(&json!({"reason": "build-finished", "success": true})).is_none());
+    }
+}
