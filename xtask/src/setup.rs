@@ -1,6 +1,7 @@
 //! Set-up: steps that each look first, install what is missing, and where they may not, print the line to run.
 
 mod deny;
+pub(crate) mod kernels;
 mod linker;
 mod packages;
 mod toolchain;
@@ -53,7 +54,12 @@ pub(crate) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     if matches!(scope, Scope::Lint | Scope::Everything) {
         steps.push(Box::new(deny::CargoDeny { workspace }));
     }
-    steps.iter().try_for_each(|s| ensure(s.as_ref()))
+    steps.iter().try_for_each(|s| ensure(s.as_ref()))?;
+    if scope == Scope::Everything {
+        // Not a step: it says itself what is there. `test` runs it only after its build, which has built it.
+        say::step("kernels of the matrix", || kernels::build_and_fetch(workspace))?;
+    }
+    Ok(())
 }
 
 fn ensure(step: &dyn Step) -> Result<()> {

@@ -13,7 +13,7 @@ use crate::NoSetup;
 use crate::build::{self, Built};
 use crate::process::{is_root, run};
 use crate::say;
-use crate::setup::Scope;
+use crate::setup::{Scope, kernels};
 use crate::workspace::{Workspace, clean};
 
 /// Options of `test`.
@@ -31,7 +31,7 @@ pub(crate) struct Options {
 impl Options {
     /// The kernel matrix alone.
     pub(crate) fn kernels(setup: NoSetup) -> Self {
-        Self { setup, filter: Some("kernels".to_owned()), rest: Vec::new() }
+        Self { setup, filter: Some(binaries::KERNELS.to_owned()), rest: Vec::new() }
     }
 }
 
@@ -52,9 +52,12 @@ pub(crate) fn run_all(workspace: &Workspace, options: &Options) -> Result<()> {
             failed.push("examples in the documentation".to_owned());
         }
     }
-    for binary in &binaries {
+    for binary in &binaries.tests {
         let Some(arguments) = selected(binary, &built, filter)? else { continue };
         ran += 1;
+        if binary.needs_kernels() && !options.setup.no_setup {
+            say::step("kernels of the matrix", || kernels::fetch(workspace, &binaries.kernel_fetcher))?;
+        }
         if binary.needs_root && !is_root() {
             failed.push(format!("{} (needs root)", binary.label));
             continue;
@@ -63,6 +66,7 @@ pub(crate) fn run_all(workspace: &Workspace, options: &Options) -> Result<()> {
         let start = Instant::now();
         let mut command = clean(&binary.path.to_string_lossy());
         command.current_dir(&binary.folder).args(arguments).args(&options.rest).stdin(Stdio::null());
+        kernels::tell(workspace, &mut command);
         let status =
             built.tell(&mut command).status().with_context(|| format!("starting {}", binary.path.display()))?;
         let outcome = if status.success() { "passed" } else { "FAILED" };

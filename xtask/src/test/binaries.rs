@@ -6,10 +6,14 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::process::output;
+use crate::setup::kernels::FETCHER;
 use crate::workspace::Workspace;
 
 /// The package whose `[[test]]` targets need root.
 const ROOT_PACKAGE: &str = "osmia-tests";
+
+/// The `[[test]]` target that boots the kernels of the matrix.
+pub(super) const KERNELS: &str = "osmia-tests test kernels";
 
 /// One program of tests.
 pub(super) struct TestBinary {
@@ -22,19 +26,42 @@ pub(super) struct TestBinary {
     pub(super) needs_root: bool,
 }
 
-/// Builds all of them in one go, so that features are the same for all and nothing is built twice. Those that need root come
-/// last; else sorted by label.
-pub(super) fn build(workspace: &Workspace) -> Result<Vec<TestBinary>> {
+impl TestBinary {
+    /// Whether it boots the kernels of the matrix.
+    pub(super) fn needs_kernels(&self) -> bool {
+        self.label == KERNELS
+    }
+}
+
+/// What a build gave.
+pub(super) struct Binaries {
+    /// Those that need root come last; else sorted by label.
+    pub(super) tests: Vec<TestBinary>,
+    /// The program that fetches the kernels.
+    pub(super) kernel_fetcher: PathBuf,
+}
+
+/// Builds all of them in one go, so that features are the same for all and nothing is built twice.
+pub(super) fn build(workspace: &Workspace) -> Result<Binaries> {
     let mut cargo = workspace.cargo("test");
     cargo.args(["--quiet", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
     let messages = output(&mut cargo)?;
-    let mut binaries = Vec::new();
+    let (mut tests, mut kernel_fetcher) = (Vec::new(), None);
     for line in messages.lines().filter(|l| l.starts_with('{')) {
         let message: Value = serde_json::from_str(line).context("reading what cargo reports")?;
-        binaries.extend(test_binary(&message));
+        tests.extend(test_binary(&message));
+        kernel_fetcher = kernel_fetcher.or_else(|| program(&message, FETCHER));
     }
-    binaries.sort_by(|a, b| (a.needs_root, &a.label).cmp(&(b.needs_root, &b.label)));
-    Ok(binaries)
+    tests.sort_by(|a, b| (a.needs_root, &a.label).cmp(&(b.needs_root, &b.label)));
+    let kernel_fetcher = kernel_fetcher.with_context(|| format!("{ROOT_PACKAGE} has no program {FETCHER}"))?;
+    Ok(Binaries { tests, kernel_fetcher })
+}
+
+/// The path, if the message is on this program itself.
+fn program(message: &Value, name: &str) -> Option<PathBuf> {
+    let is_test = message.pointer("/profile/test")?.as_bool()?;
+    let is_it = message.pointer("/target/name")?.as_str()? == name;
+    (is_it && !is_test).then_some(message.get("executable")?.as_str()?.into())
 }
 
 /// `None` for a message on anything else.
