@@ -1,1 +1,7 @@
-//! Stub.
+//! The node agent. Data flows one way: source → model → compile → program → maps.
+//!
+//! Invariant: `compile` is pure; what comes from outside never panics; ADD and DEL never need the apiserver.
+
+pub mod clock;
+pub mod compile;
+pub mod model;

@@ -1,0 +1,13 @@
+//! Typed state that `compile` reads: the cluster as the source told it, the underlay as netlink told it, and the agent's settings.
+//!
+//! Invariant: blind to where an object came from; plain data, comparable, no I/O.
+
+pub mod cluster;
+pub mod event;
+pub mod settings;
+pub mod underlay;
+
+pub use cluster::{Cluster, NodeObject, PodObject};
+pub use event::Event;
+pub use settings::{Encap, Settings};
+pub use underlay::{Underlay, UplinkState, Way};

@@ -1,0 +1,63 @@
+//! The cluster's objects, folded to the fields that matter.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::Event;
+
+/// Everything a source has told.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cluster {
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, NodeObject>,
+    /// Pods by (namespace, name).
+    pub pods: BTreeMap<(String, String), PodObject>,
+}
+
+impl Cluster {
+    /// Takes one event in; whether anything changed.
+    pub fn apply(&mut self, event: Event) -> bool {
+        match event {
+            Event::Node(name, node) => set(&mut self.nodes, name, node),
+            Event::NodeGone(name) => self.nodes.remove(&name).is_some(),
+            Event::Pod(key, pod) => set(&mut self.pods, key, pod),
+            Event::PodGone(key) => self.pods.remove(&key).is_some(),
+        }
+    }
+}
+
+fn set<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: V) -> bool {
+    if map.get(&key) == Some(&value) {
+        return false;
+    }
+    map.insert(key, value);
+    true
+}
+
+/// A Node.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NodeObject {
+    /// `metadata.uid`, empty where a manifest has none.
+    pub uid: String,
+    /// `status.addresses` of type InternalIP, in order.
+    pub internal_ips: Vec<IpAddr>,
+    /// `spec.podCIDRs` (else `spec.podCIDR`), in order.
+    pub pod_cidrs: Vec<IpNet>,
+}
+
+/// A Pod.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PodObject {
+    /// `metadata.uid`, empty where a manifest has none.
+    pub uid: String,
+    /// `spec.nodeName`, empty while unscheduled.
+    pub node: String,
+    /// `spec.hostNetwork`.
+    pub host_network: bool,
+    /// `status.podIPs`.
+    pub ips: Vec<IpAddr>,
+    /// Succeeded or Failed: it has no network any more.
+    pub completed: bool,
+}

@@ -1,0 +1,16 @@
+//! What a source says. Blind to whether a watch or a folder said it.
+
+use super::{NodeObject, PodObject};
+
+/// One change of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A Node is there and looks like this.
+    Node(String, NodeObject),
+    /// A Node is gone.
+    NodeGone(String),
+    /// A Pod, by (namespace, name), is there and looks like this.
+    Pod((String, String), PodObject),
+    /// A Pod is gone.
+    PodGone((String, String)),
+}

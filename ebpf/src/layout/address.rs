@@ -1,0 +1,51 @@
+//! One address type for both families in every table that is not on the path of an established packet.
+
+/// An IPv4 or IPv6 address, network order; IPv4 in its mapped form `::ffff:a.b.c.d` (RFC 4291, 2.5.5.2).
+#[repr(C, align(8))]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Addr(pub [u8; 16]);
+
+const _: () = assert!(size_of::<Addr>() == 16);
+super::pod!(Addr);
+
+impl Addr {
+    /// The unspecified address: "none" wherever an address may be absent.
+    pub const NONE: Self = Self([0; 16]);
+    /// Bits of the mapped prefix: an IPv4 prefix of length n is `MAPPED_BITS + n` bits long here.
+    pub const MAPPED_BITS: u32 = 96;
+
+    /// An IPv4 address in its mapped form.
+    #[inline(always)]
+    #[must_use]
+    pub const fn v4(a: [u8; 4]) -> Self {
+        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a[0], a[1], a[2], a[3]])
+    }
+
+    /// An IPv6 address.
+    #[inline(always)]
+    #[must_use]
+    pub const fn v6(a: [u8; 16]) -> Self {
+        Self(a)
+    }
+
+    /// Whether this is an IPv4 address in its mapped form.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_v4(&self) -> bool {
+        matches!(self.0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..])
+    }
+
+    /// The last four bytes: the IPv4 address of a mapped one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn to_v4(&self) -> [u8; 4] {
+        [self.0[12], self.0[13], self.0[14], self.0[15]]
+    }
+
+    /// Whether no address is meant.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        matches!(self.0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    }
+}

@@ -1,0 +1,176 @@
+//! Flow tables: the key of a direction and what is done with its packets.
+//!
+//! Invariant: a flow is two entries, one a direction, in the same table (probation or established). The opposite of an entry is found by
+//! applying its rewrites to its key and swapping ends. An entry never holds what a node, next hop or header is, only its index, but for
+//! outside destinations, whose next hop is kept here.
+
+/// A direction of an IPv4 flow. Ports are network order; ICMP echo carries its identifier in both; other protocols carry 0.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct FlowKey4 {
+    /// Source address.
+    pub src: [u8; 4],
+    /// Destination address.
+    pub dst: [u8; 4],
+    /// Source port.
+    pub sport: [u8; 2],
+    /// Destination port.
+    pub dport: [u8; 2],
+    /// IP protocol number.
+    pub proto: u8,
+    /// Zero: part of the key, kept for a zone.
+    pub zero: [u8; 3],
+}
+
+/// A direction of an IPv6 flow; fields as in [`FlowKey4`].
+#[repr(C, align(8))]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct FlowKey6 {
+    /// Source address.
+    pub src: [u8; 16],
+    /// Destination address.
+    pub dst: [u8; 16],
+    /// Source port.
+    pub sport: [u8; 2],
+    /// Destination port.
+    pub dport: [u8; 2],
+    /// IP protocol number: the first upper-layer header after the extension headers.
+    pub proto: u8,
+    /// Zero: part of the key, kept for a zone.
+    pub zero: [u8; 3],
+}
+
+/// What is done with a packet of a flow. Values are stable within a layout.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowAction {
+    /// `redirect_peer` to the host-side ifindex in `target`.
+    Peer = 1,
+    /// To node number `target` as it is: `redirect_neigh` with the node's next hop.
+    Native = 2,
+    /// To node number `target` inside VXLAN.
+    Tunnel = 3,
+    /// Out of uplink ifindex `target` to the entry's next hop.
+    Uplink = 4,
+    /// To the node's own stack: `redirect(osmia0, BPF_F_INGRESS)`.
+    Stack = 5,
+    /// Go on where it is (after rewrites): packets of the node's stack at an uplink's egress.
+    Pass = 6,
+}
+
+impl FlowAction {
+    /// The action of a stored byte; `None` for a byte no program writes.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_byte(b: u8) -> Option<Self> {
+        match b {
+            1 => Some(Self::Peer),
+            2 => Some(Self::Native),
+            3 => Some(Self::Tunnel),
+            4 => Some(Self::Uplink),
+            5 => Some(Self::Stack),
+            6 => Some(Self::Pass),
+            _ => None,
+        }
+    }
+}
+
+/// `hook` of an entry whose packets may arrive on any uplink as they are.
+pub const HOOK_UPLINK: u32 = 0xffff_fff1;
+/// `hook` of an entry whose packets arrive inside our tunnel, from node number `from_node`.
+pub const HOOK_TUNNEL: u32 = 0xffff_fff2;
+/// `hook` of an entry whose packets come out of the node's stack at `osmia1`.
+pub const HOOK_DOOR: u32 = 0xffff_fff3;
+/// `hook` of an entry whose packets leave the node's stack by an uplink's egress.
+pub const HOOK_UPLINK_OUT: u32 = 0xffff_fff4;
+
+/// `flags`: this entry is of the opener's direction.
+pub const F_OPENER: u8 = 1 << 0;
+/// `flags`: replace source address and port by `new_src`, `new_sport`.
+pub const F_REWRITE_SRC: u8 = 1 << 1;
+/// `flags`: replace destination address and port by `new_dst`, `new_dport`.
+pub const F_REWRITE_DST: u8 = 1 << 2;
+/// `flags`: the opposite direction has been seen.
+pub const F_REPLIED: u8 = 1 << 3;
+/// `flags`: opened by a socket of this node (the door rule): no policy applies to it.
+pub const F_NODE_SOCKET: u8 = 1 << 4;
+/// `flags`: the hop counter is not touched (between a pod and its own node).
+pub const F_NO_HOP: u8 = 1 << 5;
+
+/// `tcp`: SYN of the opener seen.
+pub const T_SYN: u8 = 1 << 0;
+/// `tcp`: SYN-ACK seen.
+pub const T_SYN_ACK: u8 = 1 << 1;
+/// `tcp`: the opener's ACK after the SYN-ACK seen: the connection is established.
+pub const T_ESTABLISHED: u8 = 1 << 2;
+/// `tcp`: FIN of this direction seen.
+pub const T_FIN: u8 = 1 << 3;
+/// `tcp`: FIN of the opposite direction seen.
+pub const T_FIN_PEER: u8 = 1 << 4;
+/// `tcp`: RST seen in either direction.
+pub const T_RST: u8 = 1 << 5;
+
+/// What is done with the packets of one direction of a flow. The first 64 bytes are all that an established packet reads.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowEntry {
+    /// Host-side ifindex of the pod whose packets these are, or one of the `HOOK_*`. A packet that arrives elsewhere is not of this flow.
+    pub hook: u32,
+    /// Meaning by `action`: ifindex or node number.
+    pub target: u32,
+    /// A [`FlowAction`].
+    pub action: u8,
+    /// `F_*`.
+    pub flags: u8,
+    /// `T_*`; 0 for other protocols.
+    pub tcp: u8,
+    /// Zero.
+    pub zero0: u8,
+    /// Largest IP packet in bytes that passes on this way; larger ones are answered with packet too big.
+    pub mtu: u16,
+    /// Number of the node whose tunnel this direction arrives from (`HOOK_TUNNEL`), else 0.
+    pub from_node: u16,
+    /// Slot of the source's endpoint when it is on this node, else 0 (slot 0 holds the route generation).
+    pub src_slot: u32,
+    /// Epoch of `src_slot` when this was decided.
+    pub src_epoch: u32,
+    /// Slot of the destination's endpoint when it is on this node, else 0.
+    pub dst_slot: u32,
+    /// Epoch of `dst_slot` when this was decided.
+    pub dst_epoch: u32,
+    /// Route generation (slot 0) when this was decided.
+    pub route_gen: u32,
+    /// Tick of the last packet of this direction; see [`super::meta`]. Written only when it changes.
+    pub last_seen: u32,
+    /// Packets of this direction (segments of a GSO packet count as one).
+    pub packets: u64,
+    /// Bytes of this direction, from the IP header on.
+    pub bytes: u64,
+    /// Tick at which the flow was opened.
+    pub created: u32,
+    /// Cookie of the egress rule that allowed the flow, 0 for none; the catalogue names it.
+    pub egress_cookie: u32,
+
+    /// Cookie of the ingress rule that allowed the flow, 0 for none.
+    pub ingress_cookie: u32,
+    /// With `F_REWRITE_SRC`: the new source port, network order.
+    pub new_sport: [u8; 2],
+    /// With `F_REWRITE_DST`: the new destination port, network order.
+    pub new_dport: [u8; 2],
+    /// With `F_REWRITE_SRC`: the new source address.
+    pub new_src: super::Addr,
+    /// With `F_REWRITE_DST`: the new destination address.
+    pub new_dst: super::Addr,
+    /// With [`FlowAction::Uplink`]: the next hop (either family; [`super::Addr::NONE`]: the packet's own destination).
+    pub next_hop: super::Addr,
+    /// Zero; room for services.
+    pub reserved: [u8; 8],
+}
+
+const _: () = {
+    assert!(size_of::<FlowKey4>() == 16);
+    assert!(size_of::<FlowKey6>() == 40);
+    assert!(size_of::<FlowEntry>() == 128);
+    assert!(core::mem::offset_of!(FlowEntry, ingress_cookie) == 64);
+};
+super::pod!(FlowKey4, FlowKey6, FlowEntry);

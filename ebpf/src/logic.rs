@@ -1,0 +1,82 @@
+//! What is done with a packet: parse → flow → (first packet: policy, route, rewrites) → forward. Generic over the packet and the tables.
+//!
+//! Invariant: no helper, no clock, no panic. *Now* is an argument. Every way out is a [`Verdict`]; a drop names its reason.
+
+pub mod key;
+pub mod packet;
+pub mod tables;
+
+pub use key::FlowKey;
+pub use packet::Packet;
+pub use tables::{FlowRef, Scratch, Tables};
+
+use crate::layout::DropReason;
+
+/// Where the program sees the packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hook {
+    /// Ingress of a pod's host-side link: everything a pod sends.
+    FromPod,
+    /// Egress of a pod's host-side link: nothing of ours comes here but for pods on the slow path.
+    ToPod,
+    /// Ingress of an uplink.
+    FromUplink,
+    /// Ingress of the collect-metadata device.
+    FromTunnelDevice,
+    /// Egress of an uplink: what the node's stack sends.
+    ToUplink,
+    /// Egress of `osmia0`.
+    ToDoor,
+    /// Ingress of `osmia1`.
+    FromDoor,
+}
+
+/// The door rule: who sent a packet that comes out of the node's stack.
+///
+/// A socket of the node (socket cookie ≠ 0 at the egress of `osmia0`) always reaches the node's own pods. What was only forwarded is
+/// judged by its address; of the node's own packets only a closed port's v6 RST and the SYN-ACK of a SYN cookie look like that, and those
+/// are replies that pass by their flow's entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A socket of this node.
+    NodeSocket,
+    /// Forwarded by the stack.
+    Forwarded,
+}
+
+/// What policy says of a flow's first packet, in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judgement {
+    /// Allowed; the cookie names the rule, 0 where the endpoint is not isolated.
+    Allow(u32),
+    /// Denied; the cookie names what isolates.
+    Deny(u32),
+}
+
+/// How a packet leaves the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Not ours: the next program, then the stack.
+    Next,
+    /// Dropped.
+    Drop(DropReason),
+    /// Swallowed: counted as a [`crate::layout::Stat`], no drop.
+    Consumed,
+    /// Into the pod behind this host-side ifindex.
+    Peer(u32),
+    /// Out of an uplink through the neighbour table; `next_hop` in either family.
+    Neighbour {
+        /// Uplink.
+        ifindex: u32,
+        /// Next hop.
+        next_hop: crate::layout::Addr,
+    },
+    /// Into the node's stack by `osmia0`'s ingress.
+    Stack,
+    /// Back where it came from (answers to ARP, ND, packet too big): by `redirect_peer` to the pod's own link.
+    Reply(u32),
+    /// To the collect-metadata device, tunnel key set.
+    TunnelDevice(u32),
+    /// The rest is done by the slow program of this hook (tail call).
+    Slow,
+}

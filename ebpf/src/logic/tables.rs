@@ -1,0 +1,123 @@
+//! Access to the maps. The kernel half implements it over BPF maps, the tests over `BTreeMap`s.
+//!
+//! Invariant: everything takes `&self`, since the maps are shared between CPUs and with the agent; a row may change between two reads of it.
+
+use crate::layout::{
+    Addr, Config, DropKey, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+};
+
+/// The two tables of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Table {
+    /// LRU: flows that have not proved themselves.
+    Probation,
+    /// Preallocated: flows that a flood can not push out.
+    Established,
+}
+
+/// How an entry is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Insert {
+    /// Whether it is there or not.
+    Any,
+    /// Only where there is none.
+    New,
+}
+
+/// Why an entry was not written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InsertError {
+    /// [`Insert::New`], and there is one.
+    Exists,
+    /// The table is full, or busy.
+    Full,
+}
+
+/// An entry where it lies: other CPUs see each change at once.
+pub trait FlowRef: Copy {
+    /// Reads of it: a field, or something made of several.
+    fn get<R>(self, read: impl FnOnce(&FlowEntry) -> R) -> R;
+    /// Changes it. Fields are stored one by one; two CPUs that change the same field leave one of the two values.
+    fn set(self, change: impl FnOnce(&mut FlowEntry));
+}
+
+/// The tables a packet may ask.
+pub trait Tables {
+    /// An entry in place.
+    type Flow: FlowRef;
+
+    /// The running configuration.
+    fn config(&self) -> Option<&Config>;
+    /// Row of the epochs array: 0 the route generation, else an endpoint's epoch. 0 for a slot that can not be.
+    fn epoch(&self, slot: u32) -> u32;
+    /// Endpoint slot by host-side ifindex.
+    fn slot_by_ifindex(&self, ifindex: u32) -> Option<u32>;
+    /// Endpoint slot by address.
+    fn slot_by_addr(&self, addr: &Addr) -> Option<u32>;
+    /// Endpoint by slot; `None` for a free slot.
+    fn endpoint(&self, slot: u32) -> Option<&Endpoint>;
+    /// Longest prefix of an address.
+    fn route(&self, addr: &Addr) -> Option<Route>;
+    /// Node by number; `None` for an unused row.
+    fn node(&self, number: u16) -> Option<&Node>;
+    /// Uplink by ifindex.
+    fn uplink(&self, ifindex: u32) -> Option<&Uplink>;
+
+    /// Entry of an IPv4 direction.
+    fn flow4(&self, key: &FlowKey4, table: Table) -> Option<Self::Flow>;
+    /// Entry of an IPv6 direction.
+    fn flow6(&self, key: &FlowKey6, table: Table) -> Option<Self::Flow>;
+    /// Writes an entry.
+    fn put_flow4(&self, key: &FlowKey4, entry: &FlowEntry, table: Table, how: Insert) -> Result<(), InsertError>;
+    /// Writes an entry.
+    fn put_flow6(&self, key: &FlowKey6, entry: &FlowEntry, table: Table, how: Insert) -> Result<(), InsertError>;
+    /// Removes an entry; that there is none is no error.
+    fn remove_flow4(&self, key: &FlowKey4, table: Table);
+    /// Removes an entry.
+    fn remove_flow6(&self, key: &FlowKey6, table: Table);
+
+    /// What the first fragment of a datagram told.
+    fn fragment(&self, key: &FragmentKey) -> Option<FragmentRow>;
+    /// Keeps what the first fragment told.
+    fn put_fragment(&self, key: &FragmentKey, row: &FragmentRow);
+
+    /// Established flows an endpoint has opened (low half of its budget).
+    fn endpoint_flows(&self, slot: u32) -> u32;
+    /// Sets it.
+    fn set_endpoint_flows(&self, slot: u32, flows: u32);
+    /// Packet-too-big bucket of an endpoint (high half of its budget); its meaning is the user's.
+    fn bucket(&self, slot: u32) -> u32;
+    /// Sets it.
+    fn set_bucket(&self, slot: u32, bucket: u32);
+
+    /// Counts something done.
+    fn count(&self, stat: Stat);
+}
+
+/// Room for what does not fit a BPF stack of 512 bytes; one a CPU, valid for one run of a program, contents undefined at its start.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scratch {
+    /// Entry of the packet's direction while a flow is opened.
+    pub forward: FlowEntry,
+    /// Entry of the opposite direction.
+    pub reverse: FlowEntry,
+    /// What the drop row will say, filled as it gets known.
+    pub drop: DropKey,
+    /// Key of a fragment.
+    pub fragment: FragmentKey,
+    /// Headers that are being built: outer headers, ICMP errors, ARP and ND answers.
+    pub bytes: [u8; 128],
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            forward: FlowEntry::default(),
+            reverse: FlowEntry::default(),
+            drop: DropKey::default(),
+            fragment: FragmentKey::default(),
+            bytes: [0; 128],
+        }
+    }
+}
