@@ -6,11 +6,16 @@ use crate::process::output;
 use crate::workspace::Workspace;
 
 /// Package, what must not be in its tree, and why.
-const RULES: [(&str, &[&str], &str); 4] = [
+const RULES: [(&str, &[&str], &str); 5] = [
     ("osmia-cni", &["aya", "kube", "osmia-ebpf", "osmia-maps", "tokio"], "a short-lived static process a call"),
     ("osmia", &["kube", "osmia-agent", "osmia-cni", "tokio"], "reads the pins, agent dead or alive"),
     ("osmia-maps", &["kube", "osmia-agent", "osmia-cni", "tokio"], "a library of agent and CLI"),
     ("osmia-agent", &["osmia", "osmia-tests"], "nothing depends on the agent, and it on no tool"),
+    (
+        "xtask",
+        &["osmia-agent", "osmia-cni", "osmia-ebpf", "osmia-maps", "osmia-tests"],
+        "built by any stable, before the pin",
+    ),
 ];
 
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
