@@ -11,7 +11,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `EBPF_OBJECT=path` | take this object, build nothing (packagers, reproducible images) |
+//! | `EBPF_OBJECT=path` | take this object, build nothing (packagers, reproducible images); relative to the root folder |
 //! | `EBPF_SKIP=1` | no object (docs and lints on other systems); the agent then refuses to start |
 //! | `EBPF_TOOLCHAIN=name` | another rustup toolchain than the pin |
 //! | `EBPF_LINKER=path` | this bpf-linker, taken unseen |
@@ -53,7 +53,7 @@ pub enum Object {
 /// nested build fails (its own output went to stderr).
 pub fn object(workspace: &Path) -> Result<Object, Error> {
     if let Some(path) = variable("EBPF_OBJECT") {
-        let path = PathBuf::from(path);
+        let path = workspace.join(path);
         if !path.is_file() {
             return Err(Error::new(format!("EBPF_OBJECT names {}, which is no file", path.display())));
         }

@@ -55,11 +55,13 @@ fn rustc(toolchain: &str, args: &[&str]) -> Result<String, String> {
         .args(args)
         // A missing toolchain is an error that names the command, not a silent download in the middle of a build.
         .env("RUSTUP_AUTO_INSTALL", "0")
+        .env("RUST_BACKTRACE", "0")
         .env_remove("RUSTUP_TOOLCHAIN")
         .output()
         .map_err(|e| format!("rustup: {e}"))?;
     if !out.status.success() {
-        return Err(String::from_utf8_lossy(&out.stderr).trim().to_owned());
+        // rustup's own advice, on the lines after, installs without the components.
+        return Err(String::from_utf8_lossy(&out.stderr).lines().next().unwrap_or_default().to_owned());
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
