@@ -1,0 +1,198 @@
+//! The kill row: agents killed and started again at random moments, half of them inside start-up, under load.
+//!
+//! Invariant: the load runs between pods of two nodes before, during and after, and only its receivers are asked.
+
+use std::fmt::Write as _;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use osmia_lab::load::{Connects, ConnectsReport, Datagrams, DatagramsReport, Stream};
+use osmia_lab::{Lab, Node, Pod, Probe, Proto, random};
+
+use crate::guests::{Guests, HOME, NEAR, need};
+use crate::report::Outcome;
+
+/// Of each of the two agents: at least so many kills, and so many of them inside start-up.
+const CYCLES: usize = 10;
+const INSIDE: usize = 5;
+/// No agent is killed more often than this to reach both.
+const MOST: usize = 24;
+/// An undisturbed stream is measured this long, of each kind of time so much at least.
+const UNDISTURBED: Duration = Duration::from_secs(3);
+const DATAGRAMS: u32 = 2000;
+const CONNECT_EVERY: Duration = Duration::from_millis(5);
+/// Bytes a second.
+const STREAM: u64 = 50_000_000;
+const STREAM_KEEPS: f64 = 0.98;
+
+/// Runs it.
+pub(crate) fn row(lab: &Lab, guests: &Guests) -> Outcome {
+    let (client, remote) = (need(&guests.client)?, need(&guests.remote)?);
+    disturb(lab, client, remote).map_err(|err| format!("{err:#}"))
+}
+
+struct Load {
+    there: Datagrams,
+    back: Datagrams,
+    connects: Connects,
+    stream: Stream,
+}
+
+impl Load {
+    fn start(client: &Pod, remote: &Pod) -> Result<Self> {
+        let (c4, r4, r6) = (client.address(false)?, remote.address(false)?, remote.address(true)?);
+        let (client, remote) = (&client.space, &remote.space);
+        Ok(Self {
+            stream: Stream::start(client, remote, r4, STREAM)?,
+            there: Datagrams::start(client, remote, r4, DATAGRAMS)?,
+            back: Datagrams::start(remote, client, c4, DATAGRAMS)?,
+            connects: Connects::start(client, remote, r6, CONNECT_EVERY)?,
+        })
+    }
+}
+
+fn disturb(lab: &Lab, client: &Pod, remote: &Pod) -> Result<String> {
+    let load = Load::start(client, remote)?;
+    let rate = |time: Duration| {
+        let (start, before) = (Instant::now(), load.stream.received());
+        thread::sleep(time);
+        (load.stream.received() - before) as f64 / start.elapsed().as_secs_f64()
+    };
+    // Slow start and flow set-up are no part of it.
+    thread::sleep(Duration::from_millis(300));
+    let undisturbed = rate(UNDISTURBED);
+    if load.there.arrived() == 0 || load.back.arrived() == 0 || undisturbed < 1.0 {
+        bail!("the load does not even arrive undisturbed");
+    }
+    let (start, before) = (Instant::now(), load.stream.received());
+    let cycles = thread::scope(|scope| {
+        let agents = [HOME, NEAR].map(|index| scope.spawn(move || cycles(&lab.nodes[index])));
+        agents.map(|agent| agent.join().unwrap_or_else(|_| bail!("killing panicked")))
+    });
+    let disturbed = (load.stream.received() - before) as f64 / start.elapsed().as_secs_f64();
+    let took = start.elapsed();
+    let there = load.there.finish()?;
+    let back = load.back.finish()?;
+    let connects = load.connects.finish()?;
+    let stream = load.stream.finish();
+    let [home, near] = cycles;
+    let (home, near) = (home?, near?);
+    stream.context("the stream broke")?;
+    let counted = Counted {
+        kills: home.kills + near.kills,
+        inside: home.inside + near.inside,
+        took,
+        datagrams: [there, back],
+        connects,
+        stream: disturbed / undisturbed,
+    };
+    counted.judge()?;
+    serves_after(lab)?;
+    Ok(counted.text())
+}
+
+struct Counted {
+    kills: usize,
+    inside: usize,
+    took: Duration,
+    datagrams: [DatagramsReport; 2],
+    connects: ConnectsReport,
+    stream: f64,
+}
+
+impl Counted {
+    fn text(&self) -> String {
+        let sent: u64 = self.datagrams.iter().map(|d| d.sent).sum();
+        let missing: u64 = self.datagrams.iter().map(|d| d.missing).sum();
+        let mut text =
+            format!("{} kills, {} inside start-up, in {:.0} s: ", self.kills, self.inside, self.took.as_secs_f64());
+        let _ = write!(text, "{missing} of {sent} datagrams missing, ");
+        let _ = write!(text, "{} of {} connects failed, ", self.connects.failed, self.connects.tried);
+        let _ = write!(text, "stream {:.3}", self.stream);
+        text
+    }
+
+    fn judge(&self) -> Result<()> {
+        let text = self.text();
+        for datagrams in &self.datagrams {
+            if datagrams.missing > 0 || datagrams.refused > 0 {
+                bail!(
+                    "{text} (longest gap {}, refused by the sender's kernel {})",
+                    datagrams.longest,
+                    datagrams.refused
+                );
+            }
+        }
+        if self.connects.failed > 0 || self.connects.served < self.connects.tried {
+            bail!("{text} ({})", self.connects.first.as_deref().unwrap_or("the server served fewer"));
+        }
+        if self.stream < STREAM_KEEPS {
+            bail!("{text}");
+        }
+        // Load that the machine could not keep up proves nothing.
+        let seconds = self.took.as_secs_f64();
+        let least = 0.5 * seconds * f64::from(DATAGRAMS);
+        if self.datagrams.iter().any(|d| (d.sent as f64) < least) || (self.connects.tried as f64) < 20.0 * seconds {
+            bail!("{text} (the machine could not keep up the load)");
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Cycles {
+    kills: usize,
+    inside: usize,
+}
+
+/// Kills and starts one agent until both numbers are reached; leaves one that serves.
+fn cycles(node: &Node) -> Result<Cycles> {
+    let mut done = Cycles::default();
+    let mut start_up = Duration::from_millis(200);
+    let below = |limit: Duration| Duration::from_nanos(random() % (limit.as_nanos() as u64).max(1));
+    while (done.kills < CYCLES || done.inside < INSIDE) && done.kills < MOST {
+        if node.agent().is_none() {
+            node.start_agent()?;
+        }
+        if done.kills % 2 == 0 {
+            // Somewhere between fork and the open socket, if the last start is a measure.
+            thread::sleep(below(start_up));
+        } else {
+            start_up = node.wait_ready()?.max(Duration::from_millis(5));
+            thread::sleep(below(Duration::from_millis(300)));
+        }
+        let served = node.kill_agent()?;
+        done.kills += 1;
+        done.inside += usize::from(!served);
+        thread::sleep(below(Duration::from_millis(100)));
+    }
+    if done.kills < CYCLES || done.inside < INSIDE {
+        bail!("{} was killed {} times and only {} of them inside start-up", node.name, done.kills, done.inside);
+    }
+    node.start_agent()?;
+    node.wait_ready()?;
+    Ok(done)
+}
+
+/// The last agents still do what agents are for.
+fn serves_after(lab: &Lab) -> Result<()> {
+    let pods = [lab.add_pod(HOME, "late-a")?, lab.add_pod(NEAR, "late-b")?];
+    let [a, b] = &pods;
+    for v6 in [false, true] {
+        let probe = Probe {
+            proto: Proto::Udp,
+            from: &a.space,
+            to: &b.space,
+            destination: b.address(v6)?,
+            patience: Duration::from_secs(3),
+        };
+        if let Err(why) = probe.run()?.complete(a.address(v6)?) {
+            bail!("a pod added after the kills: {why}");
+        }
+    }
+    for pod in pods {
+        lab.delete_pod(pod).context("delete a pod after the kills")?;
+    }
+    Ok(())
+}
