@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use aya::Pod as Bytes;
 use aya::maps::{HashMap, Map, MapData};
-use osmia_maps::Pins;
 use osmia_maps::layout::{Addr, maps};
+use osmia_maps::pins::Pins;
 
 use crate::node::Node;
 use crate::world::Pod;
