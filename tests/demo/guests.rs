@@ -57,6 +57,13 @@ impl Guests {
     }
 }
 
+impl Guests {
+    /// Those that could be added.
+    pub(crate) fn present(&self) -> impl Iterator<Item = &Pod> {
+        [&self.client, &self.server, &self.unlisted, &self.remote, &self.stranger].into_iter().flatten()
+    }
+}
+
 /// The pod, or a copy of the reason.
 pub(crate) fn need(guest: &Guest) -> Result<&Pod, String> {
     guest.as_ref().map_err(Clone::clone)

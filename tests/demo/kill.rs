@@ -41,12 +41,12 @@ struct Load {
 
 impl Load {
     fn start(client: &Pod, remote: &Pod) -> Result<Self> {
-        let (c4, r4, r6) = (client.address(false)?, remote.address(false)?, remote.address(true)?);
+        let (c6, r4, r6) = (client.address(true)?, remote.address(false)?, remote.address(true)?);
         let (client, remote) = (&client.space, &remote.space);
         Ok(Self {
             stream: Stream::start(client, remote, r4, STREAM)?,
             there: Datagrams::start(client, remote, r4, DATAGRAMS)?,
-            back: Datagrams::start(remote, client, c4, DATAGRAMS)?,
+            back: Datagrams::start(remote, client, c6, DATAGRAMS)?,
             connects: Connects::start(client, remote, r6, CONNECT_EVERY)?,
         })
     }

@@ -24,10 +24,11 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
-use osmia_lab::{Encap, Lab};
+use osmia_lab::Encap;
 
 use crate::claims::Claims;
 use crate::report::Report;
+use crate::run::Stage;
 
 #[derive(Parser)]
 #[command(about = "Shows pods of several nodes talking, and what must not get through")]
@@ -92,9 +93,9 @@ fn demo(options: &Options) -> Result<bool> {
     let claims = options.rows.as_deref().map(Claims::read).transpose()?;
     let (mut report, mut kept, mut shown) = (Report::default(), Vec::new(), String::new());
     for encap in encaps {
-        let lab = run::encap(encap, &mut report, &mut shown);
+        let stage = run::encap(encap, &mut report, &mut shown, say)?;
         say(&table::of(encap, &report, claims.as_ref()))?;
-        kept.extend(lab.filter(|_| options.keep));
+        kept.extend(stage.filter(|_| options.keep));
     }
     if let Some(path) = &options.results {
         fs::write(path, report.lines()).with_context(|| format!("write {}", path.display()))?;
@@ -109,20 +110,19 @@ fn demo(options: &Options) -> Result<bool> {
 }
 
 /// Leaves everything up until a signal ends the process, which cleans up.
-fn stay(labs: &[Lab]) -> Result<()> {
+fn stay(stages: &[Stage]) -> Result<()> {
     let mut text = String::new();
-    for lab in labs {
+    for Stage { lab, guests } in stages {
         let _ = writeln!(text, "\n--encap {} is still up, in {}:", lab.options().encap.name(), lab.folder().display());
         for node in &lab.nodes {
-            let _ = writeln!(text, "  {}  {}", node.name, node.enter_line());
-            let _ =
-                writeln!(text, "      log {}, osmia --bpffs {}", node.paths.log.display(), node.paths.bpffs.display());
+            let _ = writeln!(text, "  {:10}{}", node.name, node.enter_line());
+            let (log, bpffs) = (node.paths.log.display(), node.paths.bpffs.display());
+            let _ = writeln!(text, "            there: osmia --bpffs {bpffs}; log {log}");
         }
-        for space in [&lab.lan.outside, &lab.lan.router, &lab.lan.bridges] {
-            let _ = writeln!(text, "  {}  nsenter --net={}", space.name(), space.net_path().display());
+        let pods = guests.iter().flat_map(|g| g.present()).map(|pod| &pod.space);
+        for space in pods.chain([&lab.lan.outside, &lab.lan.router, &lab.lan.bridges]) {
+            let _ = writeln!(text, "  {:10}nsenter --net={}", space.name(), space.net_path().display());
         }
-        let _ =
-            writeln!(text, "  pods: on their node, nsenter --net=FILE with a FILE of the folder netns beside the log");
     }
     say(&(text + "\nCtrl-C here ends and removes everything.\n"))?;
     loop {

@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::Result;
 
+use crate::options::Families;
 use crate::space::Space;
 
 /// A subnet that nodes stand in.
@@ -128,8 +129,8 @@ route add default via {OUTSIDE_ROUTER_V6}
         Ok(Self { bridges, router, outside, mtu })
     }
 
-    /// Gives the node with number `host` its uplink, addresses and default routes.
-    pub(crate) fn plug(&self, node: &Space, subnet: Subnet, host: u8) -> Result<()> {
+    /// Gives the node with number `host` its uplink, and an address and a default route of each family that `families` gives nodes.
+    pub(crate) fn plug(&self, node: &Space, subnet: Subnet, host: u8, families: Families) -> Result<()> {
         let (mtu, bridge, path) = (self.mtu, subnet.bridge(), node.net_path());
         self.bridges.ip(&format!(
             "link add node{host} mtu {mtu} type veth peer name {UPLINK} mtu {mtu} netns {}
@@ -137,18 +138,16 @@ link set node{host} master {bridge} up
 ",
             path.display()
         ))?;
-        node.ip(&format!(
-            "address add {}/24 dev {UPLINK}
-address add {}/64 dev {UPLINK} nodad
-link set {UPLINK} up
-route add default via {}
-route add default via {}
-",
-            subnet.v4(host),
-            subnet.v6(host),
-            subnet.v4(ROUTER),
-            subnet.v6(ROUTER)
-        ))
+        let (mut addresses, mut routes) = (String::new(), String::new());
+        if families.nodes_v4() {
+            addresses += &format!("address add {}/24 dev {UPLINK}\n", subnet.v4(host));
+            routes += &format!("route add default via {}\n", subnet.v4(ROUTER));
+        }
+        if families.nodes_v6() {
+            addresses += &format!("address add {}/64 dev {UPLINK} nodad\n", subnet.v6(host));
+            routes += &format!("route add default via {}\n", subnet.v6(ROUTER));
+        }
+        node.ip(&format!("{addresses}link set {UPLINK} up\n{routes}"))
     }
 }
 

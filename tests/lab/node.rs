@@ -15,7 +15,7 @@ use crate::agent::{Agent, Starter};
 use crate::cni_runner::CniRunner;
 use crate::lan::{Lan, Subnet, UPLINK, quick_addresses};
 use crate::manifest::{NodeManifest, pod_range_v4, pod_range_v6};
-use crate::options::{Options, Underlay};
+use crate::options::{Families, Options, Underlay};
 use crate::space::{Ended, Space};
 
 /// Where the node keeps what it keeps. All but pins are visible from outside its mounts.
@@ -97,10 +97,10 @@ impl Node {
             ("net/ipv4/conf/default/rp_filter", "1"),
             ("net/ipv6/conf/all/forwarding", "0"),
         ])?;
-        lan.plug(&space, subnet, number)?;
-        if options.families == crate::options::Families::V4 {
+        if options.families == Families::V4 {
             space.sysctl(&[("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")])?;
         }
+        lan.plug(&space, subnet, number, options.families)?;
         if options.underlay == Underlay::Segmenting {
             let off = ["gso", "off", "tso", "off", "tx-udp-segmentation", "off", "gro", "on"];
             space.output(Command::new("ethtool").args(["-K", UPLINK]).args(off))?;

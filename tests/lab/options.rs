@@ -37,7 +37,7 @@ pub enum Underlay {
     Segmenting,
 }
 
-/// Address families of nodes and pods.
+/// Address families of nodes and pods. A node has no address of a family that is not its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Families {
     /// IPv4 alone: the kernel of the nodes has IPv6 switched off.
@@ -46,18 +46,18 @@ pub enum Families {
     V6,
     /// IPv4 first, both everywhere.
     Dual,
-    /// Pods of IPv4 on nodes whose InternalIP is IPv6.
+    /// Pods of IPv4 on nodes of IPv6.
     V4OverV6,
 }
 
 impl Families {
-    /// Whether nodes have IPv4 addresses as InternalIP.
+    /// Whether nodes have IPv4 addresses.
     #[must_use]
     pub const fn nodes_v4(self) -> bool {
         matches!(self, Self::V4 | Self::Dual)
     }
 
-    /// Whether nodes have IPv6 addresses as InternalIP.
+    /// Whether nodes have IPv6 addresses.
     #[must_use]
     pub const fn nodes_v6(self) -> bool {
         matches!(self, Self::V6 | Self::Dual | Self::V4OverV6)
