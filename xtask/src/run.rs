@@ -19,10 +19,10 @@ use crate::workspace::{Workspace, clean};
 pub(crate) struct Demo {
     #[command(flatten)]
     setup: NoSetup,
-    /// Way between nodes: native, vxlan or auto. Without it, all three
+    /// Way between nodes: native, vxlan or auto. By default all three
     #[arg(long, value_name = "WAY")]
     encap: Option<String>,
-    /// Run the rows named in this file only, one a line; the others are shown as open
+    /// Only the rows named in this file decide, one a line; the others are shown as open
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
     /// Leave nodes and pods up at the end, and say how to enter them
