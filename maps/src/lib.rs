@@ -1,9 +1,26 @@
 //! User half of the maps: where they are pinned, how they are opened, read in batches and decoded.
 //!
-//! * [`pins`]: the one place that knows a pin's path.
+//! * [`pins`]: the one place that knows a pin's path; [`Pins::check`] says whether what is there may be read.
+//! * [`tables`]: every map with its types; [`Table`] and [`PerCpu`] are open ones.
+//! * [`decode`]: rows as people and programs read them; [`clock`]: ticks as ages; [`facts`]: what the kernel says of a pin.
+//! * [`sys`]: bpf(2), where aya has no call.
 //!
 //! Invariant: who only reads opens read-only; a layout other than [`osmia_ebpf::layout::LAYOUT`] is said, never decoded.
 
+pub mod clock;
+pub mod decode;
+pub mod error;
+pub mod facts;
+pub mod open;
+pub mod per_cpu;
 pub mod pins;
+pub mod sys;
+pub mod table;
+pub mod tables;
 
+pub use error::{LayoutError, MapError};
+pub use open::{is_bpffs, layouts};
 pub use osmia_ebpf::layout;
+pub use per_cpu::{PerCpu, PerCpuSpec, Sum};
+pub use pins::Pins;
+pub use table::{Access, Spec, Table};
