@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use osmia_lab::load::{Connects, Datagrams, Stream};
+use osmia_lab::packet::{Injector, Ip};
 use osmia_lab::{Capture, Lab, OUTSIDE_V4, OUTSIDE_V6, Options, Probe, Proto, Subnet, Underlay};
 
 fn outside(v6: bool) -> IpAddr {
@@ -72,6 +73,39 @@ fn nodes_of_both_subnets_reach_each_other_and_the_capture_sees_it() {
     let there = (near.v4().into(), far.v4().into());
     assert!(seen.keys().any(|s| s.outer == there && s.inner.is_none()), "{seen:?}");
     assert!(seen.keys().all(|s| s.inner.is_none()), "{seen:?}");
+}
+
+#[test]
+fn a_built_packet_is_taken_by_the_kernel_it_is_sent_to() {
+    let lab = lab(Options { nodes: vec![Subnet::Near], ..Options::default() });
+    for v6 in [false, true] {
+        let socket = lab.lan.outside.run(|| UdpSocket::bind((outside(v6), 0))).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+        // Of a host that is not there: an injected packet may come from anyone.
+        let stranger: IpAddr = if v6 { "fd30:0:0:1::77".parse().unwrap() } else { "172.30.1.77".parse().unwrap() };
+        let packet = Ip::new(stranger, outside(v6)).udp(4000, socket.local_addr().unwrap().port(), b"built");
+        Injector::inside(&lab.nodes[0].space).unwrap().send(&packet, outside(v6)).unwrap();
+        let mut buffer = [0; 16];
+        let (length, peer) = socket.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..length], peer.ip(), peer.port()), (&b"built"[..], stranger, 4000));
+    }
+}
+
+#[test]
+fn a_rebooted_node_has_neither_links_nor_pins_and_another_boot_id() {
+    let lab = lab(Options { nodes: vec![Subnet::Near], ..Options::default() });
+    let node = &lab.nodes[0];
+    node.space.ip("link add osmia0 type veth peer name osmia1\n").unwrap();
+    let pinned = node.paths.bpffs.join("folder");
+    node.space.run(|| fs::create_dir(&pinned)).unwrap().unwrap();
+    let (_pod, attachment) = lab.sandbox(0, "a").unwrap();
+    let before = fs::read_to_string(&node.paths.boot_id).unwrap();
+    node.reboot().unwrap();
+    let links = node.space.output(Command::new("ip").args(["-brief", "link"])).unwrap();
+    assert!(links.contains("eth0") && !links.contains("osmia"), "{links}");
+    assert!(!node.space.run(|| pinned.exists()).unwrap(), "a pin is left");
+    assert!(!attachment.netns.unwrap().exists());
+    assert_ne!(fs::read_to_string(&node.paths.boot_id).unwrap(), before);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use rustix::net::{
 use super::payload;
 use super::{Arrival, Probe};
 use crate::folder::random;
+use crate::packet::checksum;
 
 const SIZES: [usize; 5] = [12, 56, 512, 1000, 1300];
 const BETWEEN: Duration = Duration::from_millis(2);
@@ -119,30 +120,12 @@ fn request(v6: bool, identifier: [u8; 2], sequence: u32, body: &[u8]) -> Vec<u8>
     message.extend(body);
     if !v6 {
         // The kernel writes the checksum of ICMPv6 only (RFC 3542, 3.1).
-        let sum = checksum(&message).to_be_bytes();
+        let sum = checksum(&[&message]);
         message.splice(2..4, sum);
     }
     message
 }
 
-/// RFC 1071.
-fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | c.get(1).map_or(0, |b| u32::from(*b)));
-    let mut sum: u32 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
 fn address(peer: SocketAddrAny) -> Option<IpAddr> {
     SocketAddr::try_from(peer).ok().map(|a| a.ip().to_canonical())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn checksum_of_the_rfc_1071_example() {
-        assert_eq!(super::checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
-    }
 }
