@@ -29,7 +29,7 @@ const STREAM_KEEPS: f64 = 0.98;
 /// Runs it.
 pub(crate) fn row(lab: &Lab, guests: &Guests) -> Outcome {
     let (client, remote) = (need(&guests.client)?, need(&guests.remote)?);
-    disturb(lab, client, remote).map_err(|err| format!("{err:#}"))
+    disturb(lab, client, remote, need(&guests.unlisted)?).map_err(|err| format!("{err:#}"))
 }
 
 struct Load {
@@ -52,7 +52,7 @@ impl Load {
     }
 }
 
-fn disturb(lab: &Lab, client: &Pod, remote: &Pod) -> Result<String> {
+fn disturb(lab: &Lab, client: &Pod, remote: &Pod, unlisted: &Pod) -> Result<String> {
     let load = Load::start(client, remote)?;
     let rate = |time: Duration| {
         let (start, before) = (Instant::now(), load.stream.received());
@@ -89,6 +89,7 @@ fn disturb(lab: &Lab, client: &Pod, remote: &Pod) -> Result<String> {
     };
     counted.judge()?;
     serves_after(lab)?;
+    reach(client, unlisted).context("rows that were withheld are not back after a start")?;
     Ok(counted.text())
 }
 
@@ -179,20 +180,19 @@ fn cycles(node: &Node) -> Result<Cycles> {
 fn serves_after(lab: &Lab) -> Result<()> {
     let pods = [lab.add_pod(HOME, "late-a")?, lab.add_pod(NEAR, "late-b")?];
     let [a, b] = &pods;
-    for v6 in [false, true] {
-        let probe = Probe {
-            proto: Proto::Udp,
-            from: &a.space,
-            to: &b.space,
-            destination: b.address(v6)?,
-            patience: Duration::from_secs(3),
-        };
-        if let Err(why) = probe.run()?.complete(a.address(v6)?) {
-            bail!("a pod added after the kills: {why}");
-        }
-    }
+    reach(a, b).context("pods added after the kills")?;
     for pod in pods {
         lab.delete_pod(pod).context("delete a pod after the kills")?;
+    }
+    Ok(())
+}
+
+fn reach(from: &Pod, to: &Pod) -> Result<()> {
+    for v6 in [false, true] {
+        let patience = Duration::from_secs(3);
+        let (from_space, to_space, destination) = (&from.space, &to.space, to.address(v6)?);
+        let probe = Probe { proto: Proto::Udp, from: from_space, to: to_space, destination, patience };
+        probe.run()?.complete(from.address(v6)?).map_err(anyhow::Error::msg)?;
     }
     Ok(())
 }

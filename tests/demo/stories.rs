@@ -20,8 +20,8 @@ pub(crate) struct Leg<'a> {
 pub(crate) fn legs<'a>(lab: &'a Lab, guests: &'a Guests, relation: Relation, v6: bool) -> Result<Vec<Leg<'a>>, String> {
     let home = lab.nodes[HOME].address(v6);
     let client = || need(&guests.client);
-    // With auto, both ways between nodes.
-    let auto = lab.options().encap == Encap::Auto;
+    // Across subnets as well, where there is a way: with auto that is the other one.
+    let across = lab.options().encap != Encap::Native;
     let remote = || need(&guests.remote);
     let mut legs = match relation {
         Relation::PodPodLocal => vec![between(client()?, need(&guests.server)?, v6)?],
@@ -33,12 +33,12 @@ pub(crate) fn legs<'a>(lab: &'a Lab, guests: &'a Guests, relation: Relation, v6:
         Relation::PodOutside => vec![to_outside(lab, client()?, home, v6)],
     };
     match relation {
-        Relation::PodPodRemote if auto => {
+        Relation::PodPodRemote if across => {
             let stranger = need(&guests.stranger)?;
             legs.extend([between(remote()?, stranger, v6)?, between(stranger, remote()?, v6)?]);
         }
-        Relation::PodOtherNode if auto => legs.push(to_node(lab, remote()?, STRANGER, v6)?),
-        Relation::OtherNodePod if auto => legs.push(from_node(lab, STRANGER, remote()?, v6)?),
+        Relation::PodOtherNode if across => legs.push(to_node(lab, remote()?, STRANGER, v6)?),
+        Relation::OtherNodePod if across => legs.push(from_node(lab, STRANGER, remote()?, v6)?),
         _ => {}
     }
     Ok(legs)
