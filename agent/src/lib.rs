@@ -5,3 +5,4 @@
 pub mod clock;
 pub mod compile;
 pub mod model;
+pub mod program;

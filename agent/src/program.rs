@@ -1,0 +1,128 @@
+//! Desired rows → diff → maps; and the programs: loaded once, attached by pinned links, replaced in place.
+//!
+//! Invariant: at every moment, also between any two system calls of a start that is cut short, each hook runs one whole program set or
+//! the other, both on the same maps. So the order of [`Dataplane::open`] is: maps → programs → jump table → meta row → links → old jump
+//! tables. Whatever a killed agent left half done, the next start finds and finishes.
+
+mod apply;
+mod clock;
+mod diff;
+mod endpoints;
+mod error;
+mod features;
+mod folder;
+mod links;
+mod load;
+mod sizes;
+mod snapshot;
+mod tables;
+
+pub use apply::Applied;
+pub use error::{ApplyError, AttachError, OpenError};
+pub use features::Feature;
+pub use links::Attaching;
+pub use snapshot::Snapshot;
+
+use std::fmt;
+
+use aya::Ebpf;
+use osmia_maps::{Pins, layout::Meta};
+use tracing::info;
+
+use self::{apply::Installed, links::Links, tables::Tables};
+use crate::clock::Clock;
+
+/// The object that this agent was built with; empty with `EBPF_SKIP`.
+pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/dataplane"));
+
+/// How the dataplane is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where everything is pinned.
+    pub pins: Pins,
+    /// Bytes of map memory for the flow tables. What is pinned keeps its size.
+    pub flow_memory: u64,
+    /// How programs are attached.
+    pub attaching: Attaching,
+}
+
+/// The loaded programs and their open maps.
+pub struct Dataplane {
+    ebpf: Ebpf,
+    links: Links,
+    tables: Tables,
+    meta: Meta,
+    features: Vec<Feature>,
+    installed: Option<Installed>,
+}
+
+impl fmt::Debug for Dataplane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dataplane").field("meta", &self.meta).field("features", &self.features).finish_non_exhaustive()
+    }
+}
+
+impl Dataplane {
+    /// Adopts what is pinned, creates what is missing, and puts this object's programs on every hook that has ours.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Whatever fails, programs that ran before go on running.
+    pub fn open(options: &Options, object: &[u8], clock: &dyn Clock) -> Result<Self, OpenError> {
+        if object.is_empty() {
+            return Err(OpenError::NoObject);
+        }
+        let pins = &options.pins;
+        folder::prepare(pins)?;
+        let before = folder::meta(pins)?;
+        let probed = load::probe(object, before.as_ref(), clock)?;
+        features::log(&probed.features);
+        let generation = load::generation(object, &probed);
+        let sizes = sizes::of_flow_tables(pins, options.flow_memory)?;
+        let mut ebpf = load::maps(pins, object, generation, &probed, &sizes)?;
+        load::programs(&mut ebpf)?;
+        load::jump_table(&mut ebpf)?;
+
+        let tables = Tables::open(pins)?;
+        let meta = clock::meta_row(&probed, generation, before.as_ref(), clock);
+        tables.meta.put(&0, &meta)?;
+
+        let links = Links::new(pins.clone(), options.attaching);
+        let replaced = links.adopt(&mut ebpf, &tables.attached()?)?;
+        folder::remove_old_jump_tables(pins, generation)?;
+        info!(
+            generation = format_args!("{generation:016x}"),
+            replaced,
+            adopted = before.is_some(),
+            hz = meta.hz,
+            tcx = links.tcx(),
+            "programs loaded"
+        );
+        Ok(Self { ebpf, links, tables, meta, features: probed.features, installed: None })
+    }
+
+    /// The pinned row that says what is loaded.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// What this kernel can do, and what is done instead where it cannot.
+    #[must_use]
+    pub fn features(&self) -> &[Feature] {
+        &self.features
+    }
+
+    /// Ticks a second, rounded down: what `Config::ticks_per_second` is set to.
+    #[must_use]
+    pub fn ticks_per_second(&self) -> u32 {
+        (self.meta.hz >> self.meta.tick_shift).max(1)
+    }
+
+    /// Removes the pins of links whose device is gone. Devices take their links with them; only the pins stay.
+    ///
+    /// # Errors
+    /// The folder of links cannot be listed, or a pin in it not be removed.
+    pub fn collect_links(&self) -> Result<usize, AttachError> {
+        self.links.collect()
+    }
+}

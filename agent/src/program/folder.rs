@@ -1,0 +1,53 @@
+//! The folder of the pins: made where it is missing, refused where it is not ours to use.
+
+use std::{fs, io, path::Path};
+
+use osmia_maps::{Access, LayoutError, MapError, Pins, is_bpffs, layout, layout::Meta, layouts, tables};
+use tracing::info;
+
+use super::OpenError;
+
+fn wrap<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> OpenError + 'a {
+    move |source| OpenError::Folder { what, path: path.to_owned(), source }
+}
+
+/// Makes the folders. A bpffs is not mounted from here: in the agent's own mount namespace the pins would go with it.
+pub(super) fn prepare(pins: &Pins) -> Result<(), OpenError> {
+    let root = pins.root();
+    let there = root.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
+    if !is_bpffs(there).map_err(wrap("looking at", there))? {
+        return Err(LayoutError::NotBpffs { root: root.to_owned() }.into());
+    }
+    let found = layouts(root)?;
+    // Two layouts at once would be two program sets on each hook.
+    if found.iter().any(|&l| l != layout::LAYOUT) {
+        return Err(LayoutError::Other { root: root.to_owned(), found, expected: layout::LAYOUT }.into());
+    }
+    let links = pins.links();
+    fs::create_dir_all(&links).map_err(wrap("creating", &links))
+}
+
+/// The meta row that is pinned; `None` where an agent has never got as far as writing it.
+pub(super) fn meta(pins: &Pins) -> Result<Option<Meta>, OpenError> {
+    match tables::META.open(pins, Access::ReadOnly) {
+        Err(MapError::Missing { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+        Ok(table) if table.get(&0)?.is_none_or(|row| row.magic == [0; 8]) => return Ok(None),
+        Ok(_) => {}
+    }
+    Ok(Some(pins.check()?))
+}
+
+/// Removes the jump tables of other generations. Only once every link runs this one.
+pub(super) fn remove_old_jump_tables(pins: &Pins, generation: u64) -> Result<(), OpenError> {
+    let folder = pins.folder();
+    for entry in fs::read_dir(&folder).map_err(wrap("listing", &folder))? {
+        let path = entry.map_err(wrap("listing", &folder))?.path();
+        let old = path.file_name().and_then(|n| n.to_str()).and_then(Pins::progs_generation);
+        if old.is_some_and(|old| old != generation) {
+            fs::remove_file(&path).map_err(wrap("removing", &path))?;
+            info!(path = %path.display(), "jump table of the programs before removed");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Programs on hooks. From 6.6 on a tcx link a hook, pinned; below it a filter of a clsact qdisc, which lives as long as its device.
+//!
+//! Invariant: a hook that has our program never loses it: replacing is one kernel call. A pin whose device is gone is of no use, since
+//! an ifindex may come again: what the link says decides, not the pin's name.
+
+mod netlink;
+mod tcx;
+
+use std::{collections::BTreeSet, fs, io};
+
+use aya::{Ebpf, programs::tc::TcAttachType, util::KernelVersion};
+use osmia_maps::{
+    Pins,
+    layout::{
+        Config,
+        programs::{self, Attached},
+    },
+};
+use tracing::{debug, info};
+
+use super::{AttachError, OpenError, load};
+
+/// How programs are attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Attaching {
+    /// tcx where the kernel has it (6.6).
+    #[default]
+    Auto,
+    /// Filters of a clsact qdisc also where the kernel has tcx.
+    Clsact,
+}
+
+/// A program at a device's ingress or egress.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Place {
+    pub(super) program: &'static str,
+    pub(super) ingress: bool,
+    pub(super) ifindex: u32,
+}
+
+impl Place {
+    fn new(program: Attached, ifindex: u32) -> Self {
+        Self { program: program.name, ingress: program.ingress, ifindex }
+    }
+
+    /// Whether it is a hook of a pod's link.
+    pub(super) fn of_pod(self) -> bool {
+        [programs::FROM_POD.name, programs::TO_POD.name].contains(&self.program)
+    }
+
+    fn direction(self) -> TcAttachType {
+        if self.ingress { TcAttachType::Ingress } else { TcAttachType::Egress }
+    }
+
+    fn failed(self, what: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AttachError {
+        AttachError::Call { what, program: self.program.to_owned(), ifindex: self.ifindex, source: source.into() }
+    }
+
+    fn gone(self) -> AttachError {
+        AttachError::Gone { program: self.program, ifindex: self.ifindex }
+    }
+}
+
+/// The hooks of a pod's host-side link.
+pub(super) fn endpoint(ifindex: u32) -> [Place; 2] {
+    [programs::FROM_POD, programs::TO_POD].map(|program| Place::new(program, ifindex))
+}
+
+/// The hooks of uplinks, door and tunnel device; what is not there yet is left out.
+pub(super) fn underlay(config: &Config, uplinks: impl IntoIterator<Item = u32>) -> BTreeSet<Place> {
+    let of_uplink = |ifindex| [programs::FROM_UPLINK, programs::TO_UPLINK].map(|program| Place::new(program, ifindex));
+    let mut places: BTreeSet<Place> = uplinks.into_iter().flat_map(of_uplink).collect();
+    let single = [
+        (programs::TO_DOOR, config.door_host),
+        (programs::FROM_DOOR, config.door_pods),
+        (programs::FROM_TUNNEL_DEVICE, config.tunnel_dev),
+    ];
+    places.extend(single.into_iter().filter(|&(_, i)| i != 0).map(|(program, ifindex)| Place::new(program, ifindex)));
+    places
+}
+
+/// The links of one set of pins.
+pub(super) struct Links {
+    pins: Pins,
+    tcx: bool,
+}
+
+impl Links {
+    pub(super) fn new(pins: Pins, attaching: Attaching) -> Self {
+        let has_tcx = KernelVersion::current().is_ok_and(|version| version >= KernelVersion::new(6, 6, 0));
+        if !has_tcx {
+            info!("this kernel has no tcx (6.6): programs are attached as clsact filters");
+        }
+        Self { pins, tcx: has_tcx && attaching == Attaching::Auto }
+    }
+
+    /// Whether links are tcx ones.
+    pub(super) fn tcx(&self) -> bool {
+        self.tcx
+    }
+
+    /// Puts the new programs on every hook that has one of ours: every pinned link, and every filter where `attached` says one may be.
+    /// Says how many.
+    pub(super) fn adopt(&self, ebpf: &mut Ebpf, attached: &BTreeSet<Place>) -> Result<usize, OpenError> {
+        self.collect()?;
+        let places = if self.tcx { self.pinned()? } else { attached.clone() };
+        let mut replaced = 0;
+        for place in places {
+            let program = load::program(ebpf, place.program)?;
+            let done = if self.tcx {
+                tcx::replace(program, place, &self.pins.link(place.program, place.ifindex))?
+            } else {
+                netlink::replace(program, place)?
+            };
+            replaced += usize::from(done);
+        }
+        Ok(replaced)
+    }
+
+    /// Puts a program on a hook, or replaces what is there of ours. Nothing changes where it is there already.
+    pub(super) fn attach(&self, ebpf: &mut Ebpf, place: Place) -> Result<(), AttachError> {
+        let program = load::program(ebpf, place.program).map_err(|e| place.failed("finding", e))?;
+        let pin = self.pins.link(place.program, place.ifindex);
+        if self.tcx {
+            if tcx::replace(program, place, &pin)? {
+                return Ok(());
+            }
+            tcx::attach(program, place, &pin)?;
+        } else {
+            if netlink::replace(program, place)? {
+                return Ok(());
+            }
+            netlink::attach(program, place)?;
+        }
+        debug!(program = place.program, ifindex = place.ifindex, "attached");
+        Ok(())
+    }
+
+    /// Takes a program off a hook; nothing to do where it is not there.
+    pub(super) fn detach(&self, place: Place) -> Result<(), AttachError> {
+        if self.tcx { remove(&self.pins.link(place.program, place.ifindex)) } else { netlink::detach(place) }
+    }
+
+    /// Every hook with a pinned link.
+    pub(super) fn pinned(&self) -> Result<BTreeSet<Place>, AttachError> {
+        let folder = self.pins.links();
+        let failed = |source| AttachError::Folder { what: "listing", path: folder.clone(), source };
+        let mut places = BTreeSet::new();
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let Some((program, ifindex)) = name.to_str().and_then(Pins::link_of) else { continue };
+            let ours = programs::ATTACHED.into_iter().find(|hook| hook.name == program);
+            places.extend(ours.map(|program| Place::new(program, ifindex)));
+        }
+        Ok(places)
+    }
+
+    /// Removes pins whose device is gone; says how many.
+    pub(super) fn collect(&self) -> Result<usize, AttachError> {
+        let mut removed = 0;
+        for place in self.pinned()? {
+            let pin = self.pins.link(place.program, place.ifindex);
+            if !tcx::alive(place, &pin)? {
+                remove(&pin)?;
+                debug!(program = place.program, ifindex = place.ifindex, "device gone, pin removed");
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+fn remove(pin: &std::path::Path) -> Result<(), AttachError> {
+    match fs::remove_file(pin) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(AttachError::Folder { what: "removing", path: pin.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
