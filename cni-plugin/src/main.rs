@@ -1,2 +1,5 @@
-//! Stub.
-fn main() {}
+//! The CNI plugin. See the library.
+
+fn main() -> std::process::ExitCode {
+    osmia_cni::run()
+}
