@@ -1,5 +1,7 @@
 //! Configurations as they should not be.
 
+use std::io::pipe;
+
 use serde_json::{Value, json};
 
 use crate::fake_agent::FakeAgent;
@@ -113,5 +115,17 @@ fn versions_are_judged() {
             pod.call("ADD").config(config).run().error(6);
         }
         assert_eq!(agent.asked(), Vec::<&str>::new());
+    });
+}
+
+/// X4: a runtime that is gone takes no result; that is no success.
+#[test]
+fn a_result_that_nobody_takes_is_a_failure() {
+    with_agent(|node, _, _| {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let out = node.call("VERSION").command().stdout(writer).output().unwrap();
+        assert_eq!(out.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&out.stderr).contains("stdout"));
     });
 }

@@ -1,7 +1,7 @@
 //! A node without an agent: namespaces, a folder, and the plugin as a process.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,18 +16,18 @@ pub(crate) struct Node {
     pub(crate) space: Space,
     pub(crate) folder: PathBuf,
     pub(crate) plugin: PathBuf,
+    _lock: File,
 }
 
 impl Node {
     pub(crate) fn new() -> Self {
         let bin = std::env::var_os("OSMIA_BIN_DIR").expect("OSMIA_BIN_DIR names the folder with osmia-cni");
-        // Short, since a socket's path may have 107 bytes.
-        let folder = PathBuf::from(format!("/tmp/osm-cni-{:08x}", random() as u32));
+        let (folder, lock) = folder();
         for name in ["bpf", "run", "netns", "pins"] {
             fs::create_dir_all(folder.join(name)).unwrap();
         }
         let space = Space::machine(format!("osm-cni-{:04x}", random() as u16), &folder.join("bpf")).unwrap();
-        Self { space, folder, plugin: PathBuf::from(bin).join("osmia-cni") }
+        Self { space, folder, plugin: PathBuf::from(bin).join("osmia-cni"), _lock: lock }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -73,6 +73,25 @@ impl Node {
         let vars = BTreeMap::from([("CNI_COMMAND".to_owned(), command.to_owned())]);
         Call { node: self, vars, stdin: self.config("1.1.0").to_string() }
     }
+}
+
+/// A folder of its own with its lock held. Those of killed runs, whose lock is free, go. Short, since a socket's path may have 107 bytes.
+fn folder() -> (PathBuf, File) {
+    const BASE: &str = "/tmp/osm-cni";
+    fs::create_dir_all(BASE).unwrap();
+    let turn = File::create(Path::new(BASE).join("lock")).unwrap();
+    turn.lock().unwrap();
+    for old in fs::read_dir(BASE).unwrap().flatten() {
+        let lock = File::open(old.path().join("lock"));
+        if lock.is_ok_and(|l| l.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(old.path());
+        }
+    }
+    let folder = Path::new(BASE).join(format!("{:08x}", random() as u32));
+    fs::create_dir(&folder).unwrap();
+    let lock = File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
+    (folder, lock)
 }
 
 impl Drop for Node {
