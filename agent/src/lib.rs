@@ -2,7 +2,12 @@
 //!
 //! Invariant: `compile` is pure; what comes from outside never panics; ADD and DEL never need the apiserver.
 
+pub mod addresses;
+pub mod attachments;
 pub mod clock;
 pub mod compile;
 pub mod model;
 pub mod program;
+pub mod publish;
+pub mod readable;
+pub mod source;

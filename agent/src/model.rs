@@ -4,10 +4,12 @@
 
 pub mod cluster;
 pub mod event;
+pub mod numbers;
 pub mod settings;
 pub mod underlay;
 
 pub use cluster::{Cluster, NodeObject, PodObject};
 pub use event::Event;
+pub use numbers::Numbers;
 pub use settings::{Encap, Settings};
 pub use underlay::{Underlay, UplinkState, Way};

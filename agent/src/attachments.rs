@@ -1,0 +1,167 @@
+//! Attachments: what pods of this node have, from reservation to removal.
+//!
+//! Invariant: nothing is promised or made before the journal says so; one operation an attachment at a time; an ADD that is not complete
+//! when its caller goes, its time is up or a DEL comes is undone whole; an address or slot goes back only when no packet can meet its old
+//! meaning. Everything is found by (container id, interface name) alone.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use osmia_cni::protocol::Failure;
+
+use crate::{clock::Clock, publish::Publisher};
+
+mod add;
+mod check;
+pub mod failure;
+mod garbage;
+pub mod journal;
+mod key_locks;
+pub mod links;
+pub mod outside;
+pub mod reconcile;
+pub mod record;
+mod remove;
+mod slots;
+mod start;
+mod state;
+
+pub use add::{Wish, netns_id};
+use journal::Journal;
+use key_locks::KeyLocks;
+use outside::{Endpoints, Links};
+pub use state::NodeFacts;
+use state::State;
+
+/// What the attachments stand on.
+pub struct Outside {
+    /// Rows and programs.
+    pub endpoints: Box<dyn Endpoints>,
+    /// Host links.
+    pub links: Box<dyn Links>,
+    /// Where committed pods are told, if anywhere.
+    pub publisher: Option<Publisher>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Settings of attachments.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long a released address rests.
+    pub address_rest: Duration,
+    /// How long a DEL refuses ADDs that started before it.
+    pub tombstone: Duration,
+    /// How long an attachment without link, or a link without attachment, is left alone.
+    pub garbage_after: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            address_rest: Duration::from_secs(30),
+            // A caller gives up after 4 minutes at most (kubelet).
+            tombstone: Duration::from_secs(300),
+            // Longer than any ADD takes.
+            garbage_after: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Counts for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Complete attachments.
+    pub added: usize,
+    /// Unfinished ones.
+    pub adding: usize,
+    /// Free endpoint slots.
+    pub free_slots: usize,
+}
+
+/// A range and its use: (range, in use, resting, capacity).
+pub type RangeUse = (ipnet::IpNet, usize, usize, u64);
+
+/// The attachments of this node.
+pub struct Attachments {
+    state: Mutex<State>,
+    outside: Mutex<Outside>,
+    clock: Arc<dyn Clock>,
+    journal: Journal,
+    locks: KeyLocks,
+    limits: Limits,
+    boot_id: String,
+}
+
+impl Attachments {
+    /// The model changed.
+    pub fn set_facts(&self, facts: NodeFacts) {
+        let mut state = self.state();
+        state.addresses.set_ranges(&facts.pod_cidrs);
+        state.facts = facts;
+    }
+
+    /// For metrics.
+    pub fn counts(&self) -> Counts {
+        let state = self.state();
+        let added = state.records.values().filter(|record| record.ifindex().is_some()).count();
+        Counts { added, adding: state.records.len() - added, free_slots: state.slots.free() }
+    }
+
+    /// For metrics.
+    pub fn ranges(&self) -> Vec<RangeUse> {
+        let now = self.clock.boot();
+        self.state().addresses.usage(now)
+    }
+
+    /// Neither guard is ever held across an await, and who panicked has not left it half changed: every change is one method call.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outside(&self) -> MutexGuard<'_, Outside> {
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compacts the journal when most of its lines are history.
+    async fn compact_if_long(&self) {
+        let lines = {
+            let mut state = self.state();
+            state.expire(self.clock.boot());
+            let short = state.records.len() + state.tombstones.len() + 2;
+            if state.lines < 1000 + 4 * short {
+                return;
+            }
+            let lines = state.lines(&self.boot_id);
+            state.lines = lines.len();
+            lines
+        };
+        if let Err(error) = self.journal.rewrite(&lines).await {
+            tracing::error!(%error, "the journal stays long");
+        }
+    }
+
+    async fn write(&self, line: &record::Line) -> Result<(), Failure> {
+        self.journal.append(line).await.map_err(|error| failure::journal(&error))?;
+        self.state().lines += 1;
+        Ok(())
+    }
+}
+
+/// The boot id of the file.
+///
+/// # Errors
+/// It cannot be read or is empty.
+pub fn boot_id(path: &Path) -> anyhow::Result<String> {
+    use anyhow::{Context, ensure};
+    let id = std::fs::read_to_string(path).with_context(|| format!("cannot read the boot id {}", path.display()))?;
+    let id = id.trim();
+    ensure!(!id.is_empty(), "the boot id {} is empty", path.display());
+    Ok(id.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

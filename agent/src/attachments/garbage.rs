@@ -1,0 +1,83 @@
+//! What no DEL removes: attachments whose namespace is gone, links that nobody owns.
+//!
+//! Runtimes lose DELs for good in several ways, so this is no exception handling but the way such pods end. A veth goes with its
+//! namespace, so a host link that stays away says that the namespace is gone; a pod that is merely gone from the API proves nothing.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Attachments, state::Suspect};
+
+impl Attachments {
+    /// Looks once; what has been garbage for long enough is removed. Says how much that was.
+    pub async fn collect_garbage(&self) -> usize {
+        let now = self.clock.boot();
+        let links = match self.outside().links.list() {
+            Ok(links) => links,
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "cannot list links");
+                return 0;
+            }
+        };
+        let ripe: Vec<Suspect> = {
+            let mut state = self.state();
+            let suspects = suspects(&state.records, &links);
+            state.suspects.retain(|suspect, _| suspects.contains(suspect));
+            for suspect in suspects {
+                state.suspects.entry(suspect).or_insert(now);
+            }
+            let after = self.limits.garbage_after;
+            state
+                .suspects
+                .iter()
+                .filter(|(_, since)| now.saturating_sub(**since) >= after)
+                .map(|(s, _)| s.clone())
+                .collect()
+        };
+        let mut removed = 0;
+        for suspect in ripe {
+            removed += usize::from(self.remove_suspect(&suspect).await);
+        }
+        removed
+    }
+
+    async fn remove_suspect(&self, suspect: &Suspect) -> bool {
+        match suspect {
+            Suspect::Record(host_link) => {
+                let _turn = self.locks.lock(host_link).await;
+                let Some(record) = self.state().records.get(host_link).cloned() else { return false };
+                // Since it was listed an ADD may have replaced it.
+                if self.outside().links.index_of(host_link).is_some() {
+                    return false;
+                }
+                tracing::warn!(attachment = %record.name(), netns = record.netns, "its namespace is gone and no DEL came: removed");
+                match self.remove_locked(host_link, None).await {
+                    Ok(()) => true,
+                    Err(error) => {
+                        tracing::error!(attachment = %record.name(), %error, "removing garbage");
+                        false
+                    }
+                }
+            }
+            Suspect::Link(ifindex, name) => {
+                let _turn = self.locks.lock(name).await;
+                let known = self.state().known_links().contains(name.as_str());
+                let outside = self.outside();
+                if known || outside.links.index_of(name) != Some(*ifindex) {
+                    return false;
+                }
+                tracing::warn!(link = name, ifindex, "a link of ours that no attachment owns: removed");
+                outside.links.retire(*ifindex);
+                true
+            }
+        }
+    }
+}
+
+fn suspects(records: &BTreeMap<String, super::record::Record>, links: &BTreeMap<u32, String>) -> HashSet<Suspect> {
+    let gone = records
+        .values()
+        .filter(|record| record.ifindex().is_some_and(|ifindex| links.get(&ifindex) != Some(&record.host_link)));
+    let ownerless = links.iter().filter(|(_, name)| !records.contains_key(*name));
+    let gone = gone.map(|record| Suspect::Record(record.host_link.clone()));
+    gone.chain(ownerless.map(|(ifindex, name)| Suspect::Link(*ifindex, name.clone()))).collect()
+}

@@ -1,0 +1,54 @@
+//! What attachments need from the rest of the node; tests have their own.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use osmia_maps::layout::Endpoint;
+
+/// Endpoint rows and programs.
+pub trait Endpoints: Send {
+    /// Attaches the programs, then writes the rows. In force when it returns.
+    ///
+    /// # Errors
+    /// The link is gone or a map refused.
+    fn put(&mut self, slot: u32, endpoint: Endpoint) -> Result<()>;
+
+    /// Removes the rows and raises the slot's epoch; an empty slot is fine. When it returns no packet passes.
+    ///
+    /// # Errors
+    /// A map refused.
+    fn remove(&mut self, slot: u32) -> Result<()>;
+
+    /// The rows that are there.
+    ///
+    /// # Errors
+    /// A map refused.
+    fn list(&self) -> Result<BTreeMap<u32, Endpoint>>;
+
+    /// Whether rows and programs are there as they ought to be; says what is missing.
+    ///
+    /// # Errors
+    /// What is missing, or a map refused.
+    fn check(&self, slot: u32, endpoint: &Endpoint) -> Result<()>;
+}
+
+/// Host-side links of ours.
+pub trait Links: Send {
+    /// Ifindex and name of each.
+    ///
+    /// # Errors
+    /// netlink.
+    fn list(&self) -> Result<BTreeMap<u32, String>>;
+
+    /// Ifindex of a name.
+    fn index_of(&self, name: &str) -> Option<u32>;
+
+    /// Deletes soon, together with others.
+    fn retire(&self, ifindex: u32);
+
+    /// Deletes now; one that is gone is fine.
+    ///
+    /// # Errors
+    /// netlink.
+    fn delete(&self, ifindex: u32) -> Result<()>;
+}

@@ -1,0 +1,244 @@
+//! Start: journal, kernel and queue become one state.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use osmia_cni::{
+    protocol::PodRef,
+    queue::{LockedQueue, Queue},
+};
+
+use super::{
+    Attachments, Limits, NodeFacts, Outside,
+    journal::Journal,
+    key_locks::KeyLocks,
+    reconcile::{self, Repair},
+    record::{Phase, Record},
+    slots::Slots,
+    state::{Folded, State},
+};
+use crate::addresses::Addresses;
+
+/// Plugins hold the queue's lock for one file each.
+const QUEUE_LOCK: Duration = Duration::from_secs(10);
+
+impl Attachments {
+    /// Reads the journal, compares it with rows and links, mends each difference and says it.
+    ///
+    /// # Errors
+    /// Journal, maps or links cannot be read, or the journal is of another boot and cannot be replaced.
+    pub async fn open(
+        state_folder: &Path,
+        boot_id: &str,
+        facts: NodeFacts,
+        outside: Outside,
+        limits: Limits,
+    ) -> Result<Arc<Self>> {
+        let (journal, replay) = Journal::open(&state_folder.join("journal"))?;
+        for damage in &replay.damage {
+            tracing::error!(damage, "the journal is damaged; what the kernel knows is kept");
+        }
+        let lines = replay.lines.len();
+        let folded = Folded::new(replay.lines, boot_id);
+        if folded.other_boot > 0 {
+            tracing::info!(
+                attachments = folded.other_boot,
+                "the machine was started anew: the journal's attachments are gone"
+            );
+        }
+        let rows = outside.endpoints.list().context("cannot read the endpoint rows")?;
+        let links = outside.links.list().context("cannot list links")?;
+        let plan = reconcile::plan(&folded.records, &rows, &links);
+
+        let used = folded.records.values().map(|record| record.slot).chain(rows.keys().copied());
+        let mut state = State {
+            slots: Slots::new(&used.collect::<BTreeSet<u32>>()),
+            records: folded.records,
+            sessions: std::collections::HashMap::new(),
+            tombstones: folded.tombstones,
+            addresses: Addresses::default(),
+            rests: folded.rests,
+            lines,
+            suspects: std::collections::HashMap::new(),
+            facts: NodeFacts::default(),
+        };
+        claim(&mut state);
+        let clock = Arc::clone(&outside.clock);
+        let attachments = Arc::new(Self {
+            state: Mutex::new(state),
+            outside: Mutex::new(outside),
+            clock,
+            journal,
+            locks: KeyLocks::default(),
+            limits,
+            boot_id: boot_id.to_owned(),
+        });
+        attachments.set_facts(facts);
+        let mut differences = 0;
+        for repair in plan {
+            differences += usize::from(!matches!(repair, Repair::Adopt(_)));
+            attachments.mend(repair).await;
+        }
+        attachments.first_compaction(folded.other_boot > 0).await?;
+        attachments.publish_all();
+        let adopted = attachments.counts().added;
+        tracing::info!(adopted, differences, "attachments agree with journal and kernel");
+        Ok(attachments)
+    }
+
+    async fn mend(&self, repair: Repair) {
+        let result = match repair {
+            Repair::Adopt(record) => self.adopt(&record),
+            Repair::Restore(record) => {
+                tracing::warn!(attachment = %record.name(), slot = record.slot, "its row was missing or wrong: written again");
+                self.put(&record)
+            }
+            Repair::Undo(record) => {
+                tracing::warn!(attachment = %record.name(), "its ADD was never completed: undone");
+                self.remove_locked(&record.host_link, None).await.map_err(Into::into)
+            }
+            Repair::Forget(record) => {
+                tracing::warn!(attachment = %record.name(), netns = record.netns, "its link and namespace are gone: removed");
+                self.remove_locked(&record.host_link, None).await.map_err(Into::into)
+            }
+            Repair::Keep { slot, row, host_link } => {
+                tracing::warn!(link = host_link, slot, "a living pod without a record: kept until its DEL");
+                self.keep(slot, row, host_link);
+                Ok(())
+            }
+            Repair::RemoveRow { slot } => {
+                tracing::warn!(slot, "a row that no pod stands behind: removed");
+                let result = self.outside().endpoints.remove(slot);
+                if result.is_ok() {
+                    self.state().slots.give_back(slot);
+                }
+                result
+            }
+            Repair::RemoveLink { ifindex, host_link } => {
+                tracing::warn!(link = host_link, ifindex, "a link of ours that nothing knows: removed");
+                self.outside().links.retire(ifindex);
+                Ok(())
+            }
+        };
+        if let Err(error) = result {
+            tracing::error!(error = format!("{error:#}"), "a difference stays; the next start tries again");
+        }
+    }
+
+    fn adopt(&self, record: &Record) -> Result<()> {
+        let Some(ifindex) = record.ifindex() else { return Ok(()) };
+        let found = self.outside().endpoints.check(record.slot, &record.endpoint(ifindex));
+        if let Err(why) = found {
+            tracing::warn!(attachment = %record.name(), why = format!("{why:#}"), "attached again");
+            return self.put(record);
+        }
+        Ok(())
+    }
+
+    fn put(&self, record: &Record) -> Result<()> {
+        let Some(ifindex) = record.ifindex() else { return Ok(()) };
+        self.outside().endpoints.put(record.slot, record.endpoint(ifindex))
+    }
+
+    fn keep(&self, slot: u32, row: osmia_maps::layout::Endpoint, host_link: String) {
+        let v4 = (row.v4 != [0; 4]).then(|| IpAddr::from(Ipv4Addr::from(row.v4)));
+        let v6 = (row.v6 != [0; 16]).then(|| IpAddr::from(Ipv6Addr::from(row.v6)));
+        let addresses: Vec<IpAddr> = v4.into_iter().chain(v6).collect();
+        let mut state = self.state();
+        for ip in &addresses {
+            state.addresses.claim(*ip);
+        }
+        let record = Record {
+            key: None,
+            host_link: host_link.clone(),
+            network: String::new(),
+            netns: String::new(),
+            netns_id: (0, 0),
+            pod: PodRef::default(),
+            addresses,
+            mtu: 0,
+            pod_mac: row.mac,
+            slot,
+            started_ns: 0,
+            phase: Phase::Added { ifindex: row.ifindex },
+        };
+        state.records.insert(host_link, record);
+    }
+
+    async fn first_compaction(&self, other_boot: bool) -> Result<()> {
+        let lines = {
+            let mut state = self.state();
+            state.expire(self.clock.boot());
+            let lines = state.lines(&self.boot_id);
+            state.lines = lines.len();
+            lines
+        };
+        match self.journal.rewrite(&lines).await {
+            Err(error) if other_boot => Err(error).context("the journal of an earlier boot cannot be replaced"),
+            Err(error) => {
+                tracing::error!(%error, "the journal cannot be compacted");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn publish_all(&self) {
+        let records: BTreeMap<String, Record> = self.state().records.clone();
+        if let Some(publisher) = &mut self.outside().publisher {
+            publisher.replace(records.values().filter(|record| record.ifindex().is_some()));
+        }
+    }
+
+    /// Does the DELs that plugins queued while no agent served. The lock is given back: whoever calls keeps it until the socket listens,
+    /// so that no plugin queues a DEL behind the drain.
+    ///
+    /// # Errors
+    /// The queue cannot be locked or read.
+    pub async fn drain(&self, state_folder: &Path) -> Result<LockedQueue> {
+        let queue = Queue::in_state(state_folder);
+        let locked = queue.lock_exclusive(Instant::now() + QUEUE_LOCK).context("cannot drain the queue of DELs")?;
+        for found in locked.entries().context("cannot drain the queue of DELs")? {
+            match &found.entry {
+                Ok(entry) if entry.boot_id != self.boot_id => {
+                    tracing::info!(attachment = %entry.key, "a queued DEL of an earlier boot: nothing is left of it");
+                }
+                Ok(entry) => {
+                    tracing::info!(attachment = %entry.key, "a DEL that came while no agent served");
+                    if let Err(error) = self.delete(&entry.key, entry.started_ns).await {
+                        // Stays in the queue for the next start.
+                        tracing::error!(attachment = %entry.key, %error, "queued DEL failed");
+                        continue;
+                    }
+                }
+                Err(why) => {
+                    tracing::error!(file = %found.file.display(), why, "dropped a damaged DEL; the pod goes as garbage")
+                }
+            }
+            locked.remove(&found).context("cannot drain the queue of DELs")?;
+        }
+        Ok(locked)
+    }
+}
+
+/// Addresses of records are in use, those that rest do so on.
+fn claim(state: &mut State) {
+    for (ip, until) in &state.rests {
+        if state.addresses.claim(*ip) {
+            state.addresses.release(*ip, *until);
+        }
+    }
+    for record in state.records.values() {
+        for ip in &record.addresses {
+            if !state.addresses.claim(*ip) {
+                tracing::error!(address = %ip, attachment = %record.name(), "two attachments have this address");
+            }
+        }
+    }
+}
