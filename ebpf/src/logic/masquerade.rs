@@ -1,0 +1,99 @@
+//! Masquerade: what leaves the cluster carries the node's address and a port of the node's own range.
+//!
+//! Invariant: no two flows and no socket of the node share what a reply is told apart by. A port is claimed by writing the entry of the
+//! replies where there is none, which only one CPU can; ports of `Config::masq_min..=masq_max` are nobody else's by configuration
+//! (disjoint from ip_local_port_range and NodePorts), and each is asked for at the node's sockets all the same.
+
+use super::flow::life;
+use super::parse::{ICMP, ICMPV6, TCP, UDP};
+use super::tables::{Insert, InsertError, Table};
+use super::{FlowKey, Packet, Scratch, Tables};
+use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
+use crate::layout::{Addr, Config, DropReason, FlowEntry, Stat};
+
+/// Ports that are tried. With half of the range taken towards one destination port, one flow in 65,536 finds none.
+const TRIES: u32 = 16;
+
+/// Gives the flow that `key` opens an address of `uplink` and a port, and writes the entry of its replies into probation. The scratch
+/// holds both entries, filled but for the rewrites.
+///
+/// # Errors
+/// [`DropReason::MasqSource`], [`DropReason::MasqPorts`].
+#[inline(always)]
+pub fn open<K: FlowKey, P: Packet, T: Tables>(
+    p: &mut P,
+    t: &T,
+    config: &Config,
+    scratch: &mut Scratch,
+    key: &K,
+    uplink: u32,
+    now: u32,
+) -> Result<(), DropReason> {
+    let (forward, reverse) = (&mut scratch.forward, &mut scratch.reverse);
+    let row = t.uplink(uplink).ok_or(DropReason::MasqSource)?;
+    let source = if K::V6 { Addr::v6(row.v6) } else { Addr::v4(row.v4) };
+    if source == Addr::NONE || source == Addr::v4([0; 4]) {
+        return Err(DropReason::MasqSource);
+    }
+    let identifier = matches!(key.proto(), ICMP | ICMPV6);
+    forward.flags |= F_REWRITE_SRC;
+    forward.new_src = source;
+    reverse.flags |= F_REWRITE_DST;
+    reverse.new_dst = key.src();
+    reverse.new_dport = key.sport();
+    if identifier {
+        // The identifier stands for both ports of a key, so both ends are rewritten; the far one to the address it has.
+        forward.flags |= F_REWRITE_DST;
+        forward.new_dst = key.dst();
+        reverse.flags |= F_REWRITE_SRC;
+        reverse.new_src = key.dst();
+        reverse.new_sport = key.sport();
+    }
+    let ports = matches!(key.proto(), TCP | UDP) || (identifier && key.sport() != [0; 2]);
+    let least = u32::from(config.masq_min);
+    let range = u32::from(config.masq_max).wrapping_sub(least).wrapping_add(1) & 0xffff;
+    for _ in 0..TRIES {
+        // Random, so that nobody outside can guess the next one (RFC 6056).
+        let port = if ports { ((least + p.random() % range.max(1)) as u16).to_be_bytes() } else { key.sport() };
+        forward.new_sport = port;
+        if identifier {
+            forward.new_dport = port;
+        }
+        let replies = key.opposite(forward);
+        let in_use =
+            matches!(key.proto(), TCP | UDP) && p.socket_uses(key.proto(), &source, port, &key.dst(), key.dport());
+        if !in_use && claim(t, config, &replies, reverse, now) {
+            t.count(Stat::MasqOpened);
+            return Ok(());
+        }
+        if !ports {
+            break;
+        }
+    }
+    Err(DropReason::MasqPorts)
+}
+
+/// Writes the entry of the replies unless a living flow has that key.
+#[inline(always)]
+fn claim<K: FlowKey, T: Tables>(t: &T, config: &Config, replies: &K, entry: &FlowEntry, now: u32) -> bool {
+    if let Some(other) = replies.find(t, Table::Established) {
+        if !life::is_expired(other, replies.proto(), now, config.ticks_per_second) {
+            return false;
+        }
+        replies.remove(t, Table::Established);
+    }
+    match replies.put(t, entry, Table::Probation, Insert::New) {
+        Ok(()) => true,
+        Err(InsertError::Full) => false,
+        Err(InsertError::Exists) => match replies.find(t, Table::Probation) {
+            Some(other) if life::is_expired(other, replies.proto(), now, config.ticks_per_second) => {
+                replies.remove(t, Table::Probation);
+                replies.put(t, entry, Table::Probation, Insert::New).is_ok()
+            }
+            _ => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

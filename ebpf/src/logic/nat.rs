@@ -1,0 +1,169 @@
+//! Rewrites of a packet's source and destination, both in one go, as its flow entry says.
+//!
+//! Invariant: checksums change by the kernel's helpers only, by the difference of what they cover. A sum made by hand breaks a packet
+//! whose checksum the device still has to finish (CHECKSUM_PARTIAL) or has handed in whole (CHECKSUM_COMPLETE).
+//!
+//! What carries ports is rewritten with them: TCP, UDP, and ICMP queries by their identifier, which stands for both ports of the key. An
+//! entry that changes the identifier therefore has both `F_REWRITE_SRC` and `F_REWRITE_DST`, with the same new "port". SCTP's ports are
+//! covered by a CRC that nobody can correct by a difference, so SCTP and all other protocols change by address alone.
+
+use super::packet::csum;
+use super::parse::{ICMP, ICMPV6, Part, TCP, UDP};
+use super::{FlowKey, Packet, Parsed, checksum};
+use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
+use crate::layout::{Addr, DropReason, FlowEntry};
+
+/// Offset of the checksum in the IPv4 header.
+pub(super) const V4_CHECK: usize = 10;
+
+/// What an entry changes of a packet's ends, as sums: nothing of it lies on the stack, since the new ends are read where the entry is.
+struct Change {
+    source: bool,
+    destination: bool,
+    /// Difference of the addresses.
+    addresses: u32,
+    /// Difference of the ports, or of the identifier.
+    ports: u32,
+}
+
+impl Change {
+    /// What `entry` makes of packets of `key`.
+    #[inline(always)]
+    fn of<K: FlowKey>(key: &K, entry: &FlowEntry) -> Self {
+        let (source, destination) = (entry.flags & F_REWRITE_SRC != 0, entry.flags & F_REWRITE_DST != 0);
+        let mut change = Self { source, destination, addresses: 0, ports: 0 };
+        if source {
+            change.addresses = address_diff::<K>(&key.src(), &entry.new_src);
+            change.ports = checksum::diff(checksum::of2(key.sport()), checksum::of2(entry.new_sport));
+        }
+        if destination {
+            let addresses = address_diff::<K>(&key.dst(), &entry.new_dst);
+            change.addresses = checksum::add(change.addresses, addresses);
+            let ports = checksum::diff(checksum::of2(key.dport()), checksum::of2(entry.new_dport));
+            // An identifier is one number in the packet, though it stands for two in the key.
+            change.ports = if is_query(key.proto()) { ports } else { checksum::add(change.ports, ports) };
+        }
+        change
+    }
+}
+
+/// Rewrites the packet as `entry` says; nothing where it says nothing.
+///
+/// # Errors
+/// [`DropReason::Rewrite`]; the packet may be half rewritten then.
+#[inline(always)]
+pub fn rewrite<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, entry: &FlowEntry) -> Result<(), DropReason> {
+    if entry.flags & (F_REWRITE_SRC | F_REWRITE_DST) == 0 {
+        return Ok(());
+    }
+    apply(p, parsed, entry).ok_or(DropReason::Rewrite)
+}
+
+#[inline(always)]
+fn apply<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, entry: &FlowEntry) -> Option<()> {
+    let change = Change::of(&parsed.key, entry);
+    // A later fragment has no transport header; the sum in the first one covers them all.
+    if parsed.part != Part::Later {
+        transport(p, parsed, entry, &change)?;
+    }
+    if !K::V6 {
+        p.l3_csum_replace(parsed.l3 + V4_CHECK, 0, change.addresses, 0)?;
+    }
+    if change.source {
+        write_address::<K, P>(p, parsed.l3 + source_at::<K>(), &entry.new_src)?;
+    }
+    if change.destination {
+        write_address::<K, P>(p, parsed.l3 + destination_at::<K>(), &entry.new_dst)?;
+    }
+    Some(())
+}
+
+/// The transport checksum, and the ports or the identifier.
+#[inline(always)]
+fn transport<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, entry: &FlowEntry, change: &Change) -> Option<()> {
+    let proto = parsed.key.proto();
+    let Some(sum) = Transport::of(proto) else { return Some(()) };
+    let at = parsed.l4 + sum.at;
+    if sum.pseudo {
+        let v6 = if K::V6 { csum::IPV6 } else { 0 };
+        p.l4_csum_replace(at, 0, change.addresses, csum::PSEUDO_HDR | sum.flags | v6)?;
+    }
+    if is_query(proto) {
+        let new = if change.source { entry.new_sport } else { entry.new_dport };
+        if new == parsed.key.sport() {
+            return Some(());
+        }
+        p.l4_csum_replace(at, 0, change.ports, sum.flags)?;
+        return p.replace(parsed.l4 + 4, &new);
+    }
+    p.l4_csum_replace(at, 0, change.ports, sum.flags)?;
+    if change.source {
+        p.replace(parsed.l4, &entry.new_sport)?;
+    }
+    if change.destination {
+        p.replace(parsed.l4 + 2, &entry.new_dport)?;
+    }
+    Some(())
+}
+
+/// Whether the identifier stands for the ports.
+#[inline(always)]
+pub(super) const fn is_query(proto: u8) -> bool {
+    matches!(proto, ICMP | ICMPV6)
+}
+
+/// Offset of the source address in an IP header.
+#[inline(always)]
+pub(super) const fn source_at<K: FlowKey>() -> usize {
+    if K::V6 { 8 } else { 12 }
+}
+
+/// Offset of the destination address in an IP header.
+#[inline(always)]
+pub(super) const fn destination_at<K: FlowKey>() -> usize {
+    if K::V6 { 24 } else { 16 }
+}
+
+/// Writes an address from where it lies.
+#[inline(always)]
+pub(super) fn write_address<K: FlowKey, P: Packet>(p: &mut P, at: usize, addr: &Addr) -> Option<()> {
+    if K::V6 { p.replace(at, &addr.0) } else { p.replace::<4>(at, addr.0.last_chunk()?) }
+}
+
+/// The checksum of an upper-layer header.
+#[derive(Clone, Copy)]
+pub(super) struct Transport {
+    /// Its offset in that header.
+    pub(super) at: usize,
+    /// Whether it covers the addresses.
+    pub(super) pseudo: bool,
+    /// [`csum`] flags.
+    pub(super) flags: u64,
+}
+
+impl Transport {
+    /// Of a protocol that has one we can correct.
+    #[inline(always)]
+    pub(super) const fn of(proto: u8) -> Option<Self> {
+        match proto {
+            TCP => Some(Self { at: 16, pseudo: true, flags: 0 }),
+            UDP => Some(Self { at: 6, pseudo: true, flags: csum::MARK_MANGLED_0 }),
+            ICMP => Some(Self { at: 2, pseudo: false, flags: 0 }),
+            ICMPV6 => Some(Self { at: 2, pseudo: true, flags: 0 }),
+            _ => None,
+        }
+    }
+}
+
+/// What the sum over an address changes by, as it lies in a packet of the family.
+#[inline(always)]
+pub(super) fn address_diff<K: FlowKey>(from: &Addr, to: &Addr) -> u32 {
+    if K::V6 {
+        checksum::diff(checksum::of16(&from.0), checksum::of16(&to.0))
+    } else {
+        checksum::diff(checksum::of4(from.to_v4()), checksum::of4(to.to_v4()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! Packet too big: what a sender gets whose packet does not fit the way.
+//!
+//! Invariant: a packet longer than its way takes never leaves; without an answer it would just vanish. IPv4 without DF is answered the
+//! same way, since a BPF program can not fragment: the sender's kernel does it from then on.
+
+use super::answer::{self, Error};
+use super::{FlowKey, Packet, Parsed, Tables, Verdict};
+use crate::layout::{DropReason, Stat};
+
+/// Destination unreachable, fragmentation needed: RFC 792, RFC 1191.
+const V4: (u8, u8) = (3, 4);
+/// Packet too big: RFC 4443 3.2.
+const V6: (u8, u8) = (2, 0);
+/// No IPv6 link is smaller; a host ignores less (RFC 8201 4).
+const V6_LEAST: u16 = 1280;
+
+/// Answers the pod of `slot`, at whose link the packet is; `mtu` is the largest IP packet in bytes on the way.
+#[inline(always)]
+pub fn answer<K: FlowKey, P: Packet, T: Tables>(
+    p: &mut P,
+    t: &T,
+    parsed: &Parsed<K>,
+    slot: u32,
+    mtu: u16,
+    now: u32,
+) -> Verdict {
+    if !answer::allowed(parsed) {
+        return Verdict::Drop(DropReason::TooBig);
+    }
+    if !answer::take(t, slot, now) {
+        return Verdict::Drop(DropReason::TooBigLimited);
+    }
+    let (kind, code) = if K::V6 { V6 } else { V4 };
+    // IPv6 has 32 bits of MTU, IPv4 the last 16 of the same four bytes.
+    let mtu = if K::V6 { mtu.max(V6_LEAST) } else { mtu };
+    if answer::write(p, parsed, Error { kind, code, rest: u32::from(mtu).to_be_bytes() }).is_none() {
+        return Verdict::Drop(DropReason::TooBig);
+    }
+    t.count(Stat::TooBigSent);
+    Verdict::Reply(p.ifindex())
+}
