@@ -11,3 +11,4 @@ pub mod program;
 pub mod publish;
 pub mod readable;
 pub mod source;
+pub mod underlay;

@@ -1,0 +1,28 @@
+//! The switches of the network namespace that the agent reads or, beside kube-proxy alone, sets.
+
+use std::{fs, io, path::Path};
+
+use tracing::info;
+
+/// Whether this kernel has IPv6 (`ipv6.disable=1` takes the whole folder away).
+pub(super) fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
+/// Whether a device may have IPv6 addresses.
+pub(super) fn allows_ipv6(device: &str) -> bool {
+    let path = Path::new("/proc/sys/net/ipv6/conf").join(device).join("disable_ipv6");
+    fs::read_to_string(path).is_ok_and(|text| text.trim() == "0")
+}
+
+/// Lets the stack forward: what goes to services by kube-proxy's rules comes back to us that way.
+pub(super) fn forward(v4: bool, v6: bool) -> io::Result<()> {
+    let switches = [(v4, "/proc/sys/net/ipv4/ip_forward"), (v6, "/proc/sys/net/ipv6/conf/all/forwarding")];
+    for (_, path) in switches.into_iter().filter(|&(wanted, _)| wanted) {
+        if fs::read_to_string(path)?.trim() != "1" {
+            fs::write(path, "1")?;
+            info!(path, "set to 1, since service ranges are set");
+        }
+    }
+    Ok(())
+}
