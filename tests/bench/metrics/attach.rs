@@ -1,0 +1,99 @@
+//! Metric 8: ADD and DEL, one after the other and fifty at once.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::Bench;
+use super::plugins::{self, Floor, Plugin};
+use crate::report::Row;
+use crate::stats::Spread;
+
+/// Callers at once.
+const CROWD: usize = 50;
+/// Crowds of each plugin; fewer than there are bursts, since fifty `ptp` take a second.
+const CROWDS: usize = 7;
+
+/// Metric 8.
+pub(super) fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
+    let lab = plugins::osmia()?;
+    let osmia = Plugin::of(&lab.node(0)?.runtime)?;
+    let ptp = plugins::ptp(lab.folder())?;
+    let ptp = Plugin::of(&ptp)?;
+    let mut floor = Floor::new()?;
+    let calls = bench.plan.bursts;
+
+    // What is first called is read from disk.
+    let mut warm = (plugins::sandboxes(&lab, 1)?, plugins::loose(1)?);
+    for (plugin, pods) in [(&osmia, &mut warm.0), (&ptp, &mut warm.1)] {
+        pods.iter_mut().try_for_each(|pod| plugin.add(pod).and_then(|_| plugin.del(pod)).map(|_| ()))?;
+    }
+
+    let mut ours = plugins::sandboxes(&lab, calls)?;
+    let (mut theirs, bare) = (plugins::loose(calls)?, plugins::loose(calls)?);
+    let (mut add, mut del) = (Times::default(), Times::default());
+    let mut links = Vec::new();
+    for ((our, their), bare) in ours.iter_mut().zip(&mut theirs).zip(&bare) {
+        add.osmia.push(osmia.add(our)?);
+        add.ptp.push(ptp.add(their)?);
+        let (link, took) = floor.add(bare)?;
+        links.push(link);
+        add.floor.push(took);
+    }
+    for ((our, their), link) in ours.iter_mut().zip(&mut theirs).zip(&links) {
+        del.osmia.push(osmia.del(our)?);
+        del.ptp.push(ptp.del(their)?);
+        del.floor.push(floor.del(link)?);
+    }
+
+    let parts = plugins::sandboxes(&lab, calls)?;
+    let parts = parts.iter().map(|pod| plugins::agent_part(&lab, pod)).collect::<Result<Vec<_>>>();
+    let parts = parts.context("the agent's part")?;
+
+    let (mut adds, mut dels) = (Times::default(), Times::default());
+    for _ in 0..CROWDS.min(calls) {
+        let (mut ours, mut theirs) = (plugins::sandboxes(&lab, CROWD)?, plugins::loose(CROWD)?);
+        adds.osmia.push(osmia.at_once(&mut ours, Plugin::add)?);
+        adds.ptp.push(ptp.at_once(&mut theirs, Plugin::add)?);
+        dels.osmia.push(osmia.at_once(&mut ours, Plugin::del)?);
+        dels.ptp.push(ptp.at_once(&mut theirs, Plugin::del)?);
+    }
+
+    let agent = Spread::of_ratios(&milliseconds(&parts), &milliseconds(&add.floor))?;
+    Ok(vec![
+        add.against_ptp("ADD", 0.25)?,
+        del.against_ptp("DEL", 0.10)?,
+        adds.against_ptp("50 ADD at once", 0.25)?,
+        dels.against_ptp("50 DEL at once", 0.25)?,
+        Row::new("8", "ADD: the agent's part", "netlink alone, ADD", agent, 2.0).with(absolute(&parts)?),
+        add.floor("netlink alone: ADD")?,
+        del.floor("netlink alone: DEL")?,
+    ])
+}
+
+#[derive(Default)]
+struct Times {
+    osmia: Vec<Duration>,
+    ptp: Vec<Duration>,
+    floor: Vec<Duration>,
+}
+
+impl Times {
+    fn against_ptp(&self, what: &str, target: f64) -> Result<Row> {
+        let spread = Spread::of_ratios(&milliseconds(&self.osmia), &milliseconds(&self.ptp))?;
+        Ok(Row::new("8", what, "ptp plugin", spread, target).with(absolute(&self.osmia)?))
+    }
+
+    fn floor(&self, what: &str) -> Result<Row> {
+        let spread = Spread::of_ratios(&milliseconds(&self.floor), &milliseconds(&self.ptp))?;
+        Ok(Row::shown("8", what, "ptp plugin", spread).with(absolute(&self.floor)?))
+    }
+}
+
+fn milliseconds(times: &[Duration]) -> Vec<f64> {
+    times.iter().map(|t| t.as_secs_f64() * 1000.0).collect()
+}
+
+fn absolute(times: &[Duration]) -> Result<String> {
+    Ok(format!("{:.2} ms", Spread::of(milliseconds(times))?.median))
+}

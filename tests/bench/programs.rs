@@ -1,0 +1,101 @@
+//! The bench's own programs, instruction by instruction: one that counts and drops, one that does nothing, one that looks up.
+//!
+//! They are no part of the product's object, so that what is measured is the object as it ships.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use osmia_lab::Space;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketType, socket};
+
+use crate::sys;
+
+/// `TC_ACT_SHOT`, linux/pkt_cls.h.
+const SHOT: i32 = 2;
+/// `bpf_map_lookup_elem`.
+const LOOKUP: i32 = 1;
+/// Frame pointer.
+const FP: u8 = 10;
+
+// Operation codes (RFC 9669).
+const MOV: u8 = 0xb7;
+const MOV_REGISTER: u8 = 0xbf;
+const ADD: u8 = 0x07;
+const STORE_WORD: u8 = 0x62;
+const ATOMIC_ADD: u8 = 0xdb;
+const JUMP_IF_EQUAL: u8 = 0x15;
+const LOAD_64: u8 = 0x18;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+/// `src` of [`LOAD_64`]: the immediate is a map's descriptor.
+const MAP_FD: u8 = 1;
+
+const fn instruction(code: u8, destination: u8, source: u8, offset: i16, immediate: i32) -> u64 {
+    let registers = (destination & 15) | source << 4;
+    code as u64
+        | (registers as u64) << 8
+        | (offset.cast_unsigned() as u64) << 16
+        | (immediate.cast_unsigned() as u64) << 32
+}
+
+/// A key on the stack and its row's address in r0.
+fn lookup(map: BorrowedFd<'_>, key: &[u8]) -> Vec<u64> {
+    let depth = -(key.len() as i16);
+    let words = key.as_chunks().0.iter().map(|word| i32::from_ne_bytes(*word));
+    let mut code: Vec<_> =
+        words.zip(0..).map(|(word, i): (i32, i16)| instruction(STORE_WORD, FP, 0, depth + 4 * i, word)).collect();
+    code.extend([
+        instruction(MOV_REGISTER, 2, FP, 0, 0),
+        instruction(ADD, 2, 0, 0, i32::from(depth)),
+        instruction(LOAD_64, 1, MAP_FD, 0, map.as_raw_fd()),
+        0,
+        instruction(CALL, 0, 0, 0, LOOKUP),
+    ]);
+    code
+}
+
+/// Returns 0.
+pub(crate) fn empty() -> Result<OwnedFd> {
+    sys::load("bench_empty", &[instruction(MOV, 0, 0, 0, 0), instruction(EXIT, 0, 0, 0, 0)])
+}
+
+/// Looks up one key, whose length is a multiple of 4; returns 1 if it is there, else 0.
+pub(crate) fn looks_up(map: BorrowedFd<'_>, key: &[u8]) -> Result<OwnedFd> {
+    let mut code = lookup(map, key);
+    code.extend([instruction(JUMP_IF_EQUAL, 0, 0, 1, 0), instruction(MOV, 0, 0, 0, 1), instruction(EXIT, 0, 0, 0, 0)]);
+    sys::load("bench_lookup", &code)
+}
+
+/// Counts and drops all that arrives at a device, before any protocol sees it, as long as it lives.
+pub(crate) struct Sink {
+    counter: OwnedFd,
+    _link: OwnedFd,
+}
+
+impl Sink {
+    /// At `device` of `space`.
+    pub(crate) fn at(space: &Space, device: &str) -> Result<Self> {
+        let counter = sys::counter()?;
+        let mut code = lookup(counter.as_fd(), &[0; 4]);
+        code.extend([
+            instruction(JUMP_IF_EQUAL, 0, 0, 2, 0),
+            instruction(MOV, 1, 0, 0, 1),
+            instruction(ATOMIC_ADD, 0, 1, 0, 0),
+            instruction(MOV, 0, 0, 0, SHOT),
+            instruction(EXIT, 0, 0, 0, 0),
+        ]);
+        let program = sys::load("bench_sink", &code)?;
+        let link = space.run(|| {
+            let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).context("open a socket")?;
+            let ifindex = name_to_index(socket, device).with_context(|| format!("find {device}"))?;
+            sys::attach(program.as_fd(), ifindex)
+        })??;
+        Ok(Self { counter, _link: link })
+    }
+
+    /// Packets so far.
+    pub(crate) fn count(&self) -> Result<u64> {
+        sys::count(self.counter.as_fd())
+    }
+}
