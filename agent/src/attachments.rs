@@ -5,7 +5,7 @@
 //! meaning. Everything is found by (container id, interface name) alone.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,6 +17,8 @@ use crate::{clock::Clock, publish::Publisher};
 mod add;
 mod check;
 pub mod failure;
+#[cfg(test)]
+pub(crate) mod fake;
 mod garbage;
 pub mod journal;
 mod key_locks;
@@ -57,6 +59,8 @@ pub struct Limits {
     pub tombstone: Duration,
     /// How long an attachment without link, or a link without attachment, is left alone.
     pub garbage_after: Duration,
+    /// Folder of the pods' network namespaces, as this agent sees it.
+    pub netns: PathBuf,
 }
 
 impl Default for Limits {
@@ -67,6 +71,7 @@ impl Default for Limits {
             tombstone: Duration::from_secs(300),
             // Longer than any ADD takes.
             garbage_after: Duration::from_secs(60),
+            netns: PathBuf::from("/run/netns"),
         }
     }
 }
@@ -115,6 +120,11 @@ impl Attachments {
     pub fn ranges(&self) -> Vec<RangeUse> {
         let now = self.clock.boot();
         self.state().addresses.usage(now)
+    }
+
+    /// Writes the status files that could not be written before; says how many still cannot.
+    pub fn retry_publishing(&self) -> usize {
+        self.outside().publisher.as_mut().map_or(0, Publisher::retry)
     }
 
     /// Neither guard is ever held across an await, and who panicked has not left it half changed: every change is one method call.

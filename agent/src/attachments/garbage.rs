@@ -3,9 +3,13 @@
 //! Runtimes lose DELs for good in several ways, so this is no exception handling but the way such pods end. A veth goes with its
 //! namespace, so a host link that stays away says that the namespace is gone; a pod that is merely gone from the API proves nothing.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
 
-use super::{Attachments, state::Suspect};
+use super::{Attachments, record::Record, state::Suspect};
 
 impl Attachments {
     /// Looks once; what has been garbage for long enough is removed. Says how much that was.
@@ -49,7 +53,12 @@ impl Attachments {
                 if self.outside().links.index_of(host_link).is_some() {
                     return false;
                 }
-                tracing::warn!(attachment = %record.name(), netns = record.netns, "its namespace is gone and no DEL came: removed");
+                if self.namespace_lives(&record) {
+                    tracing::error!(attachment = %record.name(), "somebody removed its link: this pod has no network until it is made anew");
+                } else {
+                    let netns = &record.netns;
+                    tracing::warn!(attachment = %record.name(), netns, "its namespace is gone and no DEL came: removed");
+                }
                 match self.remove_locked(host_link, None).await {
                     Ok(()) => true,
                     Err(error) => {
@@ -73,7 +82,16 @@ impl Attachments {
     }
 }
 
-fn suspects(records: &BTreeMap<String, super::record::Record>, links: &BTreeMap<u32, String>) -> HashSet<Suspect> {
+impl Attachments {
+    /// Whether the pod's namespace is still the one its ADD named.
+    fn namespace_lives(&self, record: &Record) -> bool {
+        let name = Path::new(&record.netns).file_name();
+        let found = name.and_then(|name| std::fs::metadata(self.limits.netns.join(name)).ok());
+        found.is_some_and(|meta| (meta.dev(), meta.ino()) == record.netns_id)
+    }
+}
+
+fn suspects(records: &BTreeMap<String, Record>, links: &BTreeMap<u32, String>) -> HashSet<Suspect> {
     let gone = records
         .values()
         .filter(|record| record.ifindex().is_some_and(|ifindex| links.get(&ifindex) != Some(&record.host_link)));

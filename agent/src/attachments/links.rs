@@ -22,6 +22,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use osmia_cni::protocol::link_name;
 
 use super::outside::Links;
+use crate::program::Expedited;
 
 /// The group links are put into for their removal ("osm").
 const GROUP: u32 = 0x006f_736d;
@@ -89,6 +90,8 @@ fn remove_retired(netlink: &mut Netlink, queue: &mpsc::Receiver<u32>) {
         while let Ok(next) = queue.recv_timeout(until.saturating_duration_since(Instant::now())) {
             links.push(next);
         }
+        // Each device waits for its programs' readers, with the lock held that every other device needs.
+        let _short = Expedited::begin();
         if let Err(error) = netlink.delete_together(&links) {
             tracing::error!(?links, error = format!("{error:#}"), "removing links; what stays goes as garbage");
         }

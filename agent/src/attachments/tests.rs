@@ -1,172 +1,22 @@
 //! Against fakes of maps and links that remember, and a clock that stands still.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::atomic::AtomicU64, sync::atomic::Ordering};
+use std::net::IpAddr;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use osmia_cni::{
     protocol::{AttachmentKey, PodRef, host_link_name},
     queue::{Entry, Queue},
     spec::error::code,
 };
-use osmia_maps::layout::Endpoint;
-use tempfile::TempDir;
 
-use super::{record::parse_mac, *};
+use super::{
+    fake::{Kernel, Node},
+    record::parse_mac,
+    *,
+};
 
 const NETNS: (u64, u64) = (4, 100);
 const MAC: &str = "02:70:0a:01:00:02";
-
-/// The kernel: it outlives agents.
-#[derive(Clone, Default)]
-struct Kernel(Arc<Mutex<Inner>>);
-
-#[derive(Default)]
-struct Inner {
-    rows: BTreeMap<u32, Endpoint>,
-    links: BTreeMap<u32, String>,
-    retired: Vec<u32>,
-    refuse_rows: bool,
-    next_ifindex: u32,
-}
-
-impl Kernel {
-    fn get(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap()
-    }
-
-    /// What the plugin does between reserve and commit.
-    fn build(&self, key: &AttachmentKey) -> u32 {
-        let mut inner = self.get();
-        inner.next_ifindex += 1;
-        let ifindex = 100 + inner.next_ifindex;
-        inner.links.insert(ifindex, host_link_name(key));
-        ifindex
-    }
-
-    /// The thread that removes links.
-    fn sweep(&self) {
-        let mut inner = self.get();
-        for ifindex in std::mem::take(&mut inner.retired) {
-            inner.links.remove(&ifindex);
-        }
-    }
-}
-
-impl Endpoints for Kernel {
-    fn put(&mut self, slot: u32, endpoint: Endpoint) -> Result<()> {
-        let mut inner = self.get();
-        if inner.refuse_rows {
-            bail!("the map is full");
-        }
-        inner.rows.insert(slot, endpoint);
-        Ok(())
-    }
-
-    fn remove(&mut self, slot: u32) -> Result<()> {
-        self.get().rows.remove(&slot);
-        Ok(())
-    }
-
-    fn list(&self) -> Result<BTreeMap<u32, Endpoint>> {
-        Ok(self.get().rows.clone())
-    }
-
-    fn check(&self, slot: u32, endpoint: &Endpoint) -> Result<()> {
-        if self.get().rows.get(&slot) == Some(endpoint) { Ok(()) } else { bail!("slot {slot} holds something else") }
-    }
-}
-
-impl Links for Kernel {
-    fn list(&self) -> Result<BTreeMap<u32, String>> {
-        Ok(self.get().links.clone())
-    }
-
-    fn index_of(&self, name: &str) -> Option<u32> {
-        self.get().links.iter().find(|(_, link)| *link == name).map(|(ifindex, _)| *ifindex)
-    }
-
-    fn retire(&self, ifindex: u32) {
-        self.get().retired.push(ifindex);
-    }
-
-    fn delete(&self, ifindex: u32) -> Result<()> {
-        self.get().links.remove(&ifindex);
-        Ok(())
-    }
-}
-
-#[derive(Clone, Default)]
-struct TestClock(Arc<AtomicU64>);
-
-impl TestClock {
-    fn advance(&self, by: Duration) {
-        self.0.fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
-    }
-}
-
-impl Clock for TestClock {
-    fn boot(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.boot()
-    }
-
-    fn wall(&self) -> std::time::SystemTime {
-        std::time::UNIX_EPOCH + self.boot()
-    }
-}
-
-struct Node {
-    state: TempDir,
-    publish: TempDir,
-    kernel: Kernel,
-    clock: TestClock,
-    boot: &'static str,
-    ranges: Vec<&'static str>,
-}
-
-impl Node {
-    fn new() -> Self {
-        let clock = TestClock::default();
-        clock.advance(Duration::from_secs(100));
-        Self {
-            // In memory: these tests cut and replay thousands of times.
-            state: TempDir::new_in("/dev/shm").unwrap(),
-            publish: TempDir::new().unwrap(),
-            kernel: Kernel::default(),
-            clock,
-            boot: "boot-1",
-            ranges: vec!["10.1.0.0/24", "fd00:1::/64"],
-        }
-    }
-
-    /// A start of the agent; the one before is as dead as after kill -9.
-    async fn agent(&self) -> Arc<Attachments> {
-        self.try_agent().await.unwrap()
-    }
-
-    async fn try_agent(&self) -> Result<Arc<Attachments>> {
-        let outside = Outside {
-            endpoints: Box::new(self.kernel.clone()),
-            links: Box::new(self.kernel.clone()),
-            publisher: Some(Publisher::new(self.publish.path(), "n")),
-            clock: Arc::new(self.clock.clone()),
-        };
-        let facts = NodeFacts {
-            name: "n".into(),
-            pod_cidrs: self.ranges.iter().map(|range| range.parse().unwrap()).collect(),
-            pod_mtu: 1450,
-            ipv6: true,
-        };
-        Attachments::open(self.state.path(), self.boot, facts, outside, Limits::default()).await
-    }
-
-    fn published(&self) -> usize {
-        std::fs::read_dir(self.publish.path().join("status")).map_or(0, Iterator::count)
-    }
-}
 
 fn key(id: &str) -> AttachmentKey {
     AttachmentKey::new(id, "eth0").unwrap()

@@ -11,6 +11,7 @@ use tracing::info;
 use super::{
     DOOR_HOST, DOOR_PODS,
     picture::{Device, Picture},
+    sysctl,
 };
 use crate::compile::GATEWAY_MAC;
 
@@ -34,6 +35,7 @@ pub(super) async fn ensure(handle: &Handle, picture: &Picture, mtu: u16) -> Resu
     let pods = mend(handle, picture, pods, mtu, None).await.with_context(|| format!("mending {DOOR_PODS}"))?;
     let host =
         mend(handle, picture, host, mtu, Some(GATEWAY_MAC)).await.with_context(|| format!("mending {DOOR_HOST}"))?;
+    sysctl::answer_for(DOOR_HOST, picture.ipv6).with_context(|| format!("letting {DOOR_HOST} ask for routes"))?;
     Ok(pods || host)
 }
 

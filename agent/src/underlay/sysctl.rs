@@ -26,3 +26,16 @@ pub(super) fn forward(v4: bool, v6: bool) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Lets the kernel answer `bpf_fib_lookup` for packets that come in by this device: without forwarding there it refuses, whatever the
+/// routes say (tried). Nothing is forwarded by the stack from it: our program asks in its name.
+pub(super) fn answer_for(device: &str, ipv6: bool) -> io::Result<()> {
+    let families: &[&str] = if ipv6 { &["ipv4", "ipv6"] } else { &["ipv4"] };
+    for family in families {
+        let path = format!("/proc/sys/net/{family}/conf/{device}/forwarding");
+        if fs::read_to_string(&path)?.trim() != "1" {
+            fs::write(&path, "1")?;
+        }
+    }
+    Ok(())
+}

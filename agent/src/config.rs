@@ -1,0 +1,284 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Parser, ValueEnum};
+use ipnet::IpNet;
+
+use crate::{
+    model::{Encap, Settings},
+    source::SourceSpec,
+};
+
+/// The mark bits of kube-proxy.
+const KUBE_PROXY_MARKS: u32 = 0x4000 | 0x8000;
+
+/// Osmia's node agent: fills the BPF maps from the cluster's objects and serves the CNI plugin.
+///
+/// Needs root, a bpffs at --bpffs, and kernel 5.10 or newer (6.6 for full speed). It stops on SIGTERM or SIGINT; pods go on talking
+/// without it, and the next start takes over what is there.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "osmia-agent", version, about, long_about, after_long_help = EXAMPLE)]
+pub struct Args {
+    /// Name of this node, as its Node object has it [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+
+    /// Where the cluster's objects come from: folder:DIR reads the Kubernetes YAML and JSON in DIR and DIR/status, and follows changes
+    #[arg(long, value_name = "SOURCE")]
+    pub source: SourceSpec,
+
+    /// Write DIR/status/<namespace>.<pod>.yaml for each pod of this node; nodes may share DIR
+    #[arg(long, value_name = "DIR")]
+    pub publish: Option<PathBuf>,
+
+    /// Journal, queue of DELs, last good manifests. Must survive restarts of the agent
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/osmia")]
+    pub state: PathBuf,
+
+    /// Socket of the plugin and heartbeat
+    #[arg(long, value_name = "DIR", default_value = "/run/osmia")]
+    pub run: PathBuf,
+
+    /// Pins of maps and programs; on a bpffs
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/osmia")]
+    pub bpffs: PathBuf,
+
+    /// Where the runtime keeps the pods' network namespaces: tells a pod whose link was taken away from one that is gone
+    #[arg(long, value_name = "DIR", default_value = "/run/netns")]
+    pub netns: PathBuf,
+
+    /// File that changes with each boot: what the journal says of another boot is void
+    #[arg(long, value_name = "FILE", default_value = "/proc/sys/kernel/random/boot_id")]
+    pub boot_id: PathBuf,
+
+    /// Between nodes: as they are (native), inside VXLAN, or as they are inside a subnet and inside VXLAN across (auto)
+    #[arg(long, value_enum, default_value_t = EncapArg::Auto)]
+    pub encap: EncapArg,
+
+    /// Pod ranges of the cluster, for the node's own routes and for what belongs to nobody [default: each Node's podCIDRs]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub cluster_cidr: Vec<IpNet>,
+
+    /// Service ranges: beside kube-proxy they go to the node's stack
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub service_cidr: Vec<IpNet>,
+
+    /// Uplinks [default: devices with a Node address or a default route]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub uplink: Vec<String>,
+
+    /// The one skb mark bit that is ours, in hex
+    #[arg(long, value_name = "HEX", default_value = "0x1000000", value_parser = hex)]
+    pub mark: u32,
+
+    /// UDP port of VXLAN
+    #[arg(long, value_name = "PORT", default_value_t = 4789)]
+    pub tunnel_port: u16,
+
+    /// VXLAN network identifier
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub vni: u32,
+
+    /// Ports for masquerade; disjoint from net.ipv4.ip_local_port_range and from NodePorts
+    #[arg(long, value_name = "MIN-MAX", default_value = "61000-65535", value_parser = ports)]
+    pub masquerade_ports: (u16, u16),
+
+    /// Where /metrics, /healthz and /readyz are served, or "off"
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9480")]
+    pub metrics: String,
+
+    /// Memory of the flow tables, in bytes or with K, M, G. What is pinned keeps its size
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
+    pub flow_memory: u64,
+
+    /// Seconds that the address of a removed pod is not given to another
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub address_rest: u64,
+
+    /// Attach by clsact filters also where the kernel has tcx
+    #[arg(long)]
+    pub clsact: bool,
+
+    /// Form of the log on stderr; what is logged: RUST_LOG [default: info]
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+const EXAMPLE: &str = "\
+A node of two, without an apiserver:
+
+  mount -t bpf bpf /sys/fs/bpf            # if it is not there
+  osmia-agent --node a --source folder:/etc/osmia/cluster --cluster-cidr 10.0.0.0/8
+
+with /etc/osmia/cluster/nodes.yaml holding a Node object for each node: metadata.name, spec.podCIDRs, and
+status.addresses of type InternalIP. Then let the runtime use a conflist with {\"type\": \"osmia-cni\"}.";
+
+/// `--encap`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum EncapArg {
+    /// As they are.
+    Native,
+    /// Inside VXLAN.
+    Vxlan,
+    /// Native inside a subnet, VXLAN across.
+    Auto,
+}
+
+/// `--log-format`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+impl Args {
+    /// The settings that decide rows, checked.
+    ///
+    /// # Errors
+    /// A setting that cannot work, with what to change.
+    pub fn settings(&self) -> Result<Settings> {
+        let node = match &self.node {
+            Some(name) => name.clone(),
+            None => rustix::system::uname()
+                .nodename()
+                .to_str()
+                .context("the host name is not UTF-8: set --node")?
+                .to_owned(),
+        };
+        ensure!(!node.is_empty(), "this host has no name: set --node");
+        ensure!(self.mark.is_power_of_two(), "--mark {:#x} must be one bit", self.mark);
+        ensure!(self.mark & KUBE_PROXY_MARKS == 0, "--mark {:#x} is a bit of kube-proxy's", self.mark);
+        ensure!(self.vni < 1 << 24, "--vni {} is larger than 24 bits", self.vni);
+        ensure!(self.tunnel_port != 0, "--tunnel-port 0 is no port");
+        Ok(Settings {
+            node,
+            encap: match self.encap {
+                EncapArg::Native => Encap::Native,
+                EncapArg::Vxlan => Encap::Vxlan,
+                EncapArg::Auto => Encap::Auto,
+            },
+            cluster_cidrs: self.cluster_cidr.iter().map(IpNet::trunc).collect(),
+            service_cidrs: self.service_cidr.iter().map(IpNet::trunc).collect(),
+            mark: self.mark,
+            tunnel_port: self.tunnel_port,
+            vni: self.vni,
+            masquerade_ports: self.masquerade_ports,
+            uplinks: self.uplink.clone(),
+            flow_memory: self.flow_memory,
+        })
+    }
+}
+
+/// Checks that masquerade and the node's own sockets do not pick the same ports.
+///
+/// # Errors
+/// The ranges meet, or the kernel's cannot be read.
+pub fn check_ports(masquerade: (u16, u16), range_file: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(range_file).with_context(|| format!("cannot read {}", range_file.display()))?;
+    let mut local = text.split_whitespace().map(str::parse::<u16>);
+    let (Some(Ok(min)), Some(Ok(max))) = (local.next(), local.next()) else {
+        bail!("{} holds no port range: {text:?}", range_file.display());
+    };
+    ensure!(
+        masquerade.1 < min || max < masquerade.0,
+        "--masquerade-ports {}-{} meets net.ipv4.ip_local_port_range {min}-{max}: change one of them",
+        masquerade.0,
+        masquerade.1
+    );
+    Ok(())
+}
+
+fn hex(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u32::from_str_radix(digits, 16).map_err(|_| format!("{text:?} is no hexadecimal number of 32 bits"))
+}
+
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let range = text.split_once('-').and_then(|(min, max)| Some((min.parse().ok()?, max.parse().ok()?)));
+    match range {
+        Some((min, max)) if 0 < min && min <= max => Ok((min, max)),
+        _ => Err(format!("{text:?} is no port range: write MIN-MAX")),
+    }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| format!("{text:?} is no number of bytes: write 64M"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(more: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["osmia-agent", "--node", "a", "--source", "folder:/x"].iter().chain(more))
+    }
+
+    #[test]
+    fn the_least_is_a_source() {
+        let settings = args(&[]).unwrap().settings().unwrap();
+        assert_eq!((settings.mark, settings.tunnel_port, settings.vni), (0x100_0000, 4789, 1));
+        assert_eq!(
+            (settings.masquerade_ports, settings.encap, settings.flow_memory),
+            ((61000, 65535), Encap::Auto, 64 << 20)
+        );
+        assert!(Args::try_parse_from(["osmia-agent"]).unwrap_err().to_string().contains("--source"));
+    }
+
+    #[test]
+    fn lists_are_repeated_or_separated_by_commas() {
+        let more =
+            ["--cluster-cidr", "10.0.0.1/8,fd00::/16", "--cluster-cidr", "172.16.0.0/12", "--uplink", "eth0,eth1"];
+        let settings = args(&more).unwrap().settings().unwrap();
+        assert_eq!(settings.cluster_cidrs.len(), 3);
+        assert_eq!(settings.cluster_cidrs[0].to_string(), "10.0.0.0/8");
+        assert_eq!(settings.uplinks, ["eth0", "eth1"]);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_the_flag() {
+        for (more, flag) in [
+            (["--mark", "0x3"], "--mark"),
+            (["--mark", "0x4000"], "--mark"),
+            (["--vni", "16777216"], "--vni"),
+            (["--tunnel-port", "0"], "--tunnel-port"),
+        ] {
+            let error = args(&more).unwrap().settings().unwrap_err().to_string();
+            assert!(error.contains(flag), "{error}");
+        }
+        for more in
+            [["--mark", "xyz"], ["--masquerade-ports", "5-1"], ["--flow-memory", "many"], ["--source", "etcd:/"]]
+        {
+            assert!(args(&more).unwrap_err().to_string().contains(more[0]), "{more:?}");
+        }
+    }
+
+    #[test]
+    fn port_ranges_must_not_meet() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let file = dir.path().join("range");
+        std::fs::write(&file, "32768\t60999\n").unwrap();
+        assert!(check_ports((61000, 65535), &file).is_ok());
+        for meets in [(60999, 65535), (1, 65535), (40000, 41000)] {
+            assert!(check_ports(meets, &file).unwrap_err().to_string().contains("ip_local_port_range"));
+        }
+    }
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!((bytes("7"), bytes("2K"), bytes("64M"), bytes("1g")), (Ok(7), Ok(2048), Ok(64 << 20), Ok(1 << 30)));
+        assert!(bytes("").is_err() && bytes("M").is_err() && bytes("99999999999G").is_err());
+    }
+}

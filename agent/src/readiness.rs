@@ -1,0 +1,67 @@
+//! Named start tasks: the agent is ready when all are done, and says which are not.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// What is still to be done.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness {
+    open: Arc<Mutex<BTreeSet<&'static str>>>,
+}
+
+/// A task; done when [`Task::done`] is called.
+#[derive(Debug)]
+#[must_use]
+pub struct Task {
+    name: &'static str,
+    readiness: Readiness,
+}
+
+impl Readiness {
+    /// Something that has to be done first.
+    pub fn task(&self, name: &'static str) -> Task {
+        self.open().insert(name);
+        Task { name, readiness: self.clone() }
+    }
+
+    /// What is not done yet.
+    #[must_use]
+    pub fn pending(&self) -> Vec<&'static str> {
+        self.open().iter().copied().collect()
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, BTreeSet<&'static str>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Task {
+    /// It is done.
+    pub fn done(self) {
+        let mut open = self.readiness.open();
+        open.remove(self.name);
+        let left = open.iter().copied().collect::<Vec<_>>().join(", ");
+        if left.is_empty() {
+            tracing::info!("ready");
+        } else {
+            tracing::debug!(task = self.name, left, "done");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_when_all_are_done() {
+        let readiness = Readiness::default();
+        let (a, b) = (readiness.task("a"), readiness.task("b"));
+        a.done();
+        assert_eq!(readiness.pending(), ["b"]);
+        b.done();
+        assert!(readiness.pending().is_empty());
+    }
+}

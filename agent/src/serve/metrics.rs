@@ -1,0 +1,221 @@
+//! What Prometheus reads. Counters of the dataplane are read from the maps when somebody asks, never kept here.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use osmia_cni::protocol::Answer;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::{Registry, Unit},
+};
+
+use crate::{
+    attachments::{Counts, RangeUse},
+    program::Snapshot,
+};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Call {
+    verb: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Named {
+    name: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Range {
+    range: String,
+    state: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct State {
+    state: &'static str,
+}
+
+type Gauge64 = Gauge<u64, AtomicU64>;
+
+/// All metrics.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    calls: Family<Call, Histogram, fn() -> Histogram>,
+    attachments: Family<State, Gauge64>,
+    slots: Gauge64,
+    addresses: Family<Range, Gauge64>,
+    nodes: Gauge64,
+    routes: Gauge64,
+    generation: Gauge64,
+    problems: Family<State, Gauge64>,
+    applies: Family<State, Counter>,
+    flows: Gauge64,
+    packets: Family<Named, Counter>,
+    drops: Family<Reason, Counter>,
+    dropped_bytes: Family<Reason, Counter>,
+}
+
+/// Seconds: from a tenth of a millisecond, what an ADD takes here, to what kubelet waits.
+fn seconds() -> Histogram {
+    Histogram::new([0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0])
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let new = Self {
+            registry: Mutex::new(Registry::with_prefix("osmia")),
+            calls: Family::new_with_constructor(seconds as fn() -> Histogram),
+            attachments: Family::default(),
+            slots: Gauge64::default(),
+            addresses: Family::default(),
+            nodes: Gauge64::default(),
+            routes: Gauge64::default(),
+            generation: Gauge64::default(),
+            problems: Family::default(),
+            applies: Family::default(),
+            flows: Gauge64::default(),
+            packets: Family::default(),
+            drops: Family::default(),
+            dropped_bytes: Family::default(),
+        };
+        let mut registry = new.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let r = &mut *registry;
+        r.register("build", "Version of the agent", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        r.register_with_unit("cni_call_duration", "Calls of the plugin", Unit::Seconds, new.calls.clone());
+        r.register("attachments", "Attachments of this node", new.attachments.clone());
+        r.register("endpoint_slots_free", "Endpoint slots that are free", new.slots.clone());
+        r.register("addresses", "Addresses of this node's ranges", new.addresses.clone());
+        r.register("nodes", "Other nodes with a row", new.nodes.clone());
+        r.register("routes", "Prefixes in the route table", new.routes.clone());
+        r.register("route_generation", "Route generation in force", new.generation.clone());
+        r.register("problems", "What an operator should mend; the log names it", new.problems.clone());
+        r.register("applies", "Attempts to bring the maps to the model", new.applies.clone());
+        r.register("flows_established", "Established flows at the last sweep", new.flows.clone());
+        r.register("packets", "Packets by what was done with them", new.packets.clone());
+        r.register("dropped_packets", "Packets dropped, by reason", new.drops.clone());
+        r.register_with_unit("dropped", "Bytes dropped, by reason", Unit::Bytes, new.dropped_bytes.clone());
+        drop(registry);
+        new
+    }
+}
+
+impl Metrics {
+    /// A call of the plugin was answered.
+    pub fn call(&self, verb: &'static str, answer: &Answer, took: Duration) {
+        let result = if matches!(answer, Answer::Failed(_)) { "failed" } else { "done" };
+        self.calls.get_or_create(&Call { verb, result }).observe(took.as_secs_f64());
+    }
+
+    /// The maps were brought to the model, or not.
+    pub fn applied(&self, done: bool) {
+        self.applies.get_or_create(&State { state: if done { "done" } else { "failed" } }).inc();
+    }
+
+    /// What is in the maps.
+    pub fn rows(&self, nodes: usize, routes: usize, generation: u32) {
+        self.nodes.set(nodes as u64);
+        self.routes.set(routes as u64);
+        self.generation.set(u64::from(generation));
+    }
+
+    /// How many things of a kind are wrong.
+    pub fn problems(&self, kind: &'static str, count: usize) {
+        self.problems.get_or_create(&State { state: kind }).set(count as u64);
+    }
+
+    /// Flows at a sweep.
+    pub fn flows(&self, flows: u64) {
+        self.flows.set(flows);
+    }
+
+    /// What the attachments count.
+    pub fn attachments(&self, counts: Counts, ranges: &[RangeUse]) {
+        for (state, count) in [("added", counts.added), ("adding", counts.adding)] {
+            self.attachments.get_or_create(&State { state }).set(count as u64);
+        }
+        self.slots.set(counts.free_slots as u64);
+        // Ranges that are gone must not stay at their last value.
+        self.addresses.clear();
+        for (range, used, resting, capacity) in ranges {
+            let states = [("used", *used as u64), ("resting", *resting as u64), ("capacity", *capacity)];
+            for (state, count) in states {
+                self.addresses.get_or_create(&Range { range: range.to_string(), state }).set(count);
+            }
+        }
+    }
+
+    /// What the programs count.
+    pub fn dataplane(&self, snapshot: &Snapshot) {
+        for (stat, count) in &snapshot.stats {
+            store(&self.packets.get_or_create(&Named { name: stat.name() }), *count);
+        }
+        for (reason, count) in &snapshot.drops {
+            let label = Reason { reason: reason.name() };
+            store(&self.drops.get_or_create(&label), count.packets);
+            store(&self.dropped_bytes.get_or_create(&label), count.bytes);
+        }
+    }
+
+    /// The text that Prometheus reads.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        // Writing to a String never fails.
+        let _ = encode(&mut text, &registry);
+        text
+    }
+}
+
+/// The kernel counts; this only repeats it.
+fn store(counter: &Counter, value: u64) {
+    counter.inner().store(value, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use osmia_maps::layout::{DropReason, Stat, drops::DropCount};
+
+    use super::*;
+
+    #[test]
+    fn the_text_has_what_was_counted() {
+        let metrics = Metrics::default();
+        metrics.call("delete", &Answer::Done, Duration::from_millis(3));
+        metrics.attachments(
+            Counts { added: 3, adding: 1, free_slots: 1019 },
+            &[("10.0.0.0/24".parse().unwrap(), 3, 1, 252)],
+        );
+        metrics.dataplane(&Snapshot {
+            stats: vec![(Stat::ForwardPeer, 12)],
+            drops: vec![(DropReason::SourceGuard, DropCount { packets: 2, bytes: 200 })],
+        });
+        metrics.problems("manifests", 2);
+        let text = metrics.text();
+        for line in [
+            "osmia_cni_call_duration_seconds_count{verb=\"delete\",result=\"done\"} 1",
+            "osmia_attachments{state=\"added\"} 3",
+            "osmia_addresses{range=\"10.0.0.0/24\",state=\"capacity\"} 252",
+            "osmia_packets_total{name=\"forward_peer\"} 12",
+            "osmia_dropped_packets_total{reason=\"SOURCE_GUARD\"} 2",
+            "osmia_dropped_bytes_total{reason=\"SOURCE_GUARD\"} 200",
+            "osmia_problems{state=\"manifests\"} 2",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+        metrics.attachments(Counts::default(), &[]);
+        assert!(!metrics.text().contains("10.0.0.0/24"), "a range that is gone leaves no number");
+    }
+}
