@@ -34,7 +34,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Install what is missing: system packages, the pinned toolchain, bpf-linker, cargo-deny
+    /// Install what is missing: system packages, the pinned toolchain, bpf-linker, cargo-deny, cnitool
     ///
     /// What is there is left alone, so a second run takes a second. The toolchain and the linker belong together: both are
     /// pinned in the root Cargo.toml, [workspace.metadata.osmia], and a new pin builds a new linker.

@@ -1,5 +1,6 @@
 //! Set-up: steps that each look first, install what is missing, and where they may not, print the line to run.
 
+mod cnitool;
 mod deny;
 pub(crate) mod kernels;
 mod linker;
@@ -24,6 +25,8 @@ pub(crate) enum Scope {
     Lint,
     /// The same as to build, and the programs that tests, demo and bench run.
     Run,
+    /// The same as to run, and what only tests call.
+    Test,
     /// All of it.
     Everything,
 }
@@ -53,6 +56,9 @@ pub(crate) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
     ];
     if matches!(scope, Scope::Lint | Scope::Everything) {
         steps.push(Box::new(deny::CargoDeny { workspace }));
+    }
+    if matches!(scope, Scope::Test | Scope::Everything) {
+        steps.push(Box::new(cnitool::Cnitool { workspace }));
     }
     steps.iter().try_for_each(|s| ensure(s.as_ref()))?;
     if scope == Scope::Everything {

@@ -37,7 +37,7 @@ impl Options {
 
 /// Builds and runs; fails if any test failed or none ran.
 pub(crate) fn run_all(workspace: &Workspace, options: &Options) -> Result<()> {
-    options.setup.or_setup(workspace, Scope::Run)?;
+    options.setup.or_setup(workspace, Scope::Test)?;
     let built = build::all(workspace)?;
     let binaries = say::step("test binaries", || binaries::build(workspace))?;
     let filter = options.filter.as_deref();

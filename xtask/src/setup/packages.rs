@@ -40,7 +40,7 @@ impl Packages {
     fn wanted(&self) -> impl Iterator<Item = &'static str> {
         let run: &[&str] = match self.scope {
             Scope::Build | Scope::Lint => &[],
-            Scope::Run | Scope::Everything => RUN,
+            Scope::Run | Scope::Test | Scope::Everything => RUN,
         };
         BUILD.iter().chain(run).copied()
     }
@@ -77,21 +77,25 @@ impl Step for Packages {
     }
 
     fn install(&self) -> Result<()> {
-        let absent = self.absent()?;
-        // The lists on the machine are mostly fresh enough. Where they are missing or name versions that are gone, this fails at
-        // once and the lists are fetched.
-        if run(&mut apt(&absent)).is_ok() {
-            return Ok(());
-        }
-        say::line(format_args!("setup: the package lists look old; fetching them"));
-        run(Command::new("apt-get").args(["update", "-q"]))?;
-        run(&mut apt(&absent))
+        install(&self.absent()?)
     }
 
     fn by_hand(&self) -> String {
         let packages = self.absent().unwrap_or_else(|_| self.wanted().collect());
         format!("sudo apt-get update && sudo apt-get install -y --no-install-recommends {}", packages.join(" "))
     }
+}
+
+/// Installs Debian packages.
+pub(super) fn install(packages: &[&str]) -> Result<()> {
+    // The lists on the machine are mostly fresh enough. Where they are missing or name versions that are gone, this fails at
+    // once and the lists are fetched.
+    if run(&mut apt(packages)).is_ok() {
+        return Ok(());
+    }
+    say::line(format_args!("setup: the package lists look old; fetching them"));
+    run(Command::new("apt-get").args(["update", "-q"]))?;
+    run(&mut apt(packages))
 }
 
 fn apt(packages: &[&str]) -> Command {
