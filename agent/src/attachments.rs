@@ -11,6 +11,7 @@ use std::{
 };
 
 use osmia_cni::protocol::Failure;
+use tokio::sync::RwLock;
 
 use crate::{clock::Clock, publish::Publisher};
 
@@ -97,6 +98,8 @@ pub struct Attachments {
     clock: Arc<dyn Clock>,
     journal: Journal,
     locks: KeyLocks,
+    /// Read: from a line's writing until the state says the same. Written: to compact, which writes the state.
+    gate: RwLock<()>,
     limits: Limits,
     boot_id: String,
 }
@@ -138,13 +141,16 @@ impl Attachments {
 
     /// Compacts the journal when most of its lines are history.
     async fn compact_if_long(&self) {
+        if !self.is_long() {
+            return;
+        }
+        let _alone = self.gate.write().await;
+        // Another call may have done it meanwhile.
+        if !self.is_long() {
+            return;
+        }
         let lines = {
             let mut state = self.state();
-            state.expire(self.clock.boot());
-            let short = state.records.len() + state.tombstones.len() + 2;
-            if state.lines < 1000 + 4 * short {
-                return;
-            }
             let lines = state.lines(&self.boot_id);
             state.lines = lines.len();
             lines
@@ -154,6 +160,14 @@ impl Attachments {
         }
     }
 
+    fn is_long(&self) -> bool {
+        let mut state = self.state();
+        state.expire(self.clock.boot());
+        let short = state.records.len() + state.tombstones.len() + 2;
+        state.lines >= 1000 + 4 * short
+    }
+
+    /// The caller holds the gate open.
     async fn write(&self, line: &record::Line) -> Result<(), Failure> {
         self.journal.append(line).await.map_err(|error| failure::journal(&error))?;
         self.state().lines += 1;

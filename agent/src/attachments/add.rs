@@ -89,6 +89,7 @@ impl Attachments {
                 outside.links.delete(ifindex).map_err(|e| failure::dataplane("removing an old link", &e))?;
             }
         }
+        let _gate = self.gate.read().await;
         let record = self.take(session, wish, netns_id, host_link)?;
         if let Err(failure) = self.write(&Line::Put(record.clone())).await {
             self.state().remove(&record.host_link, None);
@@ -144,26 +145,29 @@ impl Attachments {
             let record = state.records.get(&host_link).filter(|record| own && record.ifindex().is_none());
             record.cloned().ok_or_else(|| failure::not_reserved(key))?
         };
-        let done = self.complete(&mut record, mac, ifindex).await;
+        let done = {
+            let _gate = self.gate.read().await;
+            let done = self.complete(&mut record, mac, ifindex).await;
+            if done.is_ok() {
+                let mut state = self.state();
+                state.sessions.remove(&host_link);
+                state.records.insert(host_link.clone(), record.clone());
+            }
+            done
+        };
         match done {
             Ok(()) => {
-                {
-                    let mut state = self.state();
-                    state.sessions.remove(&host_link);
-                    state.records.insert(host_link, record.clone());
-                }
                 if let Some(publisher) = &mut self.outside().publisher {
                     publisher.put(&record);
                 }
-                tracing::info!(attachment = %key, pod = %pod(&record), addresses = ?record.addresses, slot = record.slot, ifindex, "added");
+                let addresses = &record.addresses;
+                tracing::info!(attachment = %key, pod = %pod(&record), ?addresses, slot = record.slot, ifindex, "added");
                 self.compact_if_long().await;
                 Ok(())
             }
             Err(failure) => {
                 tracing::error!(attachment = %key, error = %failure, "ADD failed and is undone");
-                if let Err(error) = self.remove_locked(&host_link, None).await {
-                    tracing::error!(attachment = %key, %error, "undoing it failed too; a DEL or a restart does it");
-                }
+                self.undo_locked(&host_link).await;
                 Err(failure)
             }
         }
@@ -192,9 +196,15 @@ impl Attachments {
         let own = self.state().sessions.get(&host_link) == Some(&session);
         if own {
             tracing::warn!(attachment = %key, why, "ADD undone");
-            if let Err(error) = self.remove_locked(&host_link, None).await {
-                tracing::error!(attachment = %key, %error, "undoing an ADD failed; a DEL or a restart does it");
-            }
+            self.undo_locked(&host_link).await;
+        }
+    }
+
+    /// Undoes an ADD. Where the journal cannot say so (a full disk) its addresses stay taken, and it is tried again with the garbage.
+    pub(super) async fn undo_locked(&self, host_link: &str) {
+        if let Err(error) = self.remove_locked(host_link, None).await {
+            tracing::error!(link = host_link, %error, "an ADD is not undone yet; tried again");
+            self.state().sessions.remove(host_link);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::{Attachments, record::Record, state::Suspect};
 impl Attachments {
     /// Looks once; what has been garbage for long enough is removed. Says how much that was.
     pub async fn collect_garbage(&self) -> usize {
+        self.retry_undoing().await;
         let now = self.clock.boot();
         let links = match self.outside().links.list() {
             Ok(links) => links,
@@ -42,6 +43,22 @@ impl Attachments {
             removed += usize::from(self.remove_suspect(&suspect).await);
         }
         removed
+    }
+
+    /// ADDs that nobody waits for any more and that could not be undone.
+    async fn retry_undoing(&self) {
+        let left: Vec<String> = {
+            let state = self.state();
+            let adding = state.records.values().filter(|record| record.ifindex().is_none());
+            adding.map(|record| &record.host_link).filter(|link| !state.sessions.contains_key(*link)).cloned().collect()
+        };
+        for host_link in left {
+            let _turn = self.locks.lock(&host_link).await;
+            let still = self.state().records.get(&host_link).is_some_and(|record| record.ifindex().is_none());
+            if still && !self.state().sessions.contains_key(&host_link) {
+                self.undo_locked(&host_link).await;
+            }
+        }
     }
 
     async fn remove_suspect(&self, suspect: &Suspect) -> bool {

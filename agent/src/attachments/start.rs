@@ -76,6 +76,7 @@ impl Attachments {
             clock,
             journal,
             locks: KeyLocks::default(),
+            gate: tokio::sync::RwLock::new(()),
             limits,
             boot_id: boot_id.to_owned(),
         });
