@@ -11,8 +11,10 @@ pub(crate) const TARGET: &str = "bpfel-unknown-none";
 /// The bin of package `osmia-ebpf` that is the object.
 pub(crate) const BIN: &str = "dataplane";
 
-/// cpu v3 is the newest that 5.10 knows; BTF is what map definitions and the verifier's log are read from.
-const FLAGS: [&str; 3] = ["-Cdebuginfo=2", "-Ctarget-cpu=v3", "-Clink-arg=--btf"];
+/// cpu v3 is the newest that 5.10 knows; BTF is what map definitions and the verifier's log are read from. Without the last one LLVM calls a
+/// function of byte loops for what is more than 32 zero bytes.
+const FLAGS: [&str; 4] =
+    ["-Cdebuginfo=2", "-Ctarget-cpu=v3", "-Clink-arg=--btf", "-Clink-arg=--llvm-args=--max-store-memset=128"];
 
 /// Shared by every outer profile, so that check, clippy, test and release build `core` once.
 pub(crate) fn target_dir(workspace: &Path) -> PathBuf {

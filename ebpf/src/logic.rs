@@ -2,13 +2,40 @@
 //!
 //! Invariant: no helper, no clock, no panic. *Now* is an argument. Every way out is a [`Verdict`]; a drop names its reason.
 
+pub mod answer;
+pub mod arrival;
+pub mod checksum;
+pub mod door;
+pub mod encap;
+pub mod fast;
+pub mod flow;
+pub mod forward;
+pub mod fragment;
+pub mod icmp_error;
 pub mod key;
+pub mod masquerade;
+pub mod nat;
+pub mod neighbour;
 pub mod packet;
+pub mod parse;
+pub mod pod;
+pub mod policy;
+pub mod route;
+pub mod slow;
+pub mod stage;
 pub mod tables;
+#[cfg(test)]
+mod testing;
+pub mod time_exceeded;
+pub mod too_big;
+pub mod uplink;
 
 pub use key::FlowKey;
 pub use packet::Packet;
-pub use tables::{FlowRef, Scratch, Tables};
+pub use parse::Parsed;
+pub use slow::Scratch;
+pub use stage::Stage;
+pub use tables::{Entry, FlowRef, Tables};
 
 use crate::layout::DropReason;
 
@@ -77,6 +104,6 @@ pub enum Verdict {
     Reply(u32),
     /// To the collect-metadata device, tunnel key set.
     TunnelDevice(u32),
-    /// The rest is done by the slow program of this hook (tail call).
-    Slow,
+    /// Another program of the jump table goes on.
+    Jump(Stage),
 }

@@ -1,6 +1,8 @@
 //! The BPF object: entry points only, the logic is in the library half.
 #![no_std]
 #![no_main]
+// Loads of packet bytes, whatever their alignment; the pinned toolchain is what makes relying on it safe.
+#![feature(asm_experimental_arch)]
 
 mod kernel;
 

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a flow is two entries, one a direction, in the same table (probation or established). The opposite of an entry is found by
 //! applying its rewrites to its key and swapping ends. An entry never holds what a node, next hop or header is, only its index, but for
-//! outside destinations, whose next hop is kept here.
+//! outside destinations, whose next hop is kept here. What leaves the node's stack by an uplink is in zone 1 of the key, everything else in
+//! zone 0, since the same packet may have been a flow of its pod's link before it entered the stack.
 
 /// A direction of an IPv4 flow. Ports are network order; ICMP echo carries its identifier in both; other protocols carry 0.
 #[repr(C, align(8))]
@@ -18,8 +19,10 @@ pub struct FlowKey4 {
     pub dport: [u8; 2],
     /// IP protocol number.
     pub proto: u8,
-    /// Zero: part of the key, kept for a zone.
-    pub zero: [u8; 3],
+    /// 1: packets of the node's stack at an uplink's egress ([`HOOK_UPLINK_OUT`]), else 0.
+    pub zone: u8,
+    /// Zero.
+    pub zero: [u8; 2],
 }
 
 /// A direction of an IPv6 flow; fields as in [`FlowKey4`].
@@ -36,8 +39,10 @@ pub struct FlowKey6 {
     pub dport: [u8; 2],
     /// IP protocol number: the first upper-layer header after the extension headers.
     pub proto: u8,
-    /// Zero: part of the key, kept for a zone.
-    pub zero: [u8; 3],
+    /// 1: packets of the node's stack at an uplink's egress ([`HOOK_UPLINK_OUT`]), else 0.
+    pub zone: u8,
+    /// Zero.
+    pub zero: [u8; 2],
 }
 
 /// What is done with a packet of a flow. Values are stable within a layout.
@@ -97,6 +102,14 @@ pub const F_NODE_SOCKET: u8 = 1 << 4;
 /// `flags`: the hop counter is not touched (between a pod and its own node).
 pub const F_NO_HOP: u8 = 1 << 5;
 
+/// `flags`: promotion was refused (table or endpoint full); it is tried again at most once a tick.
+pub const F_HELD: u8 = 1 << 6;
+/// `flags`: the opposite entry's key is in zone 1; `target` names the uplink of its packets.
+pub const F_OPPOSITE_OUT: u8 = 1 << 7;
+
+/// `mtu`: packets of this direction are not compared with a limit.
+pub const NO_MTU: u16 = u16::MAX;
+
 /// `tcp`: SYN of the opener seen.
 pub const T_SYN: u8 = 1 << 0;
 /// `tcp`: SYN-ACK seen.
@@ -126,13 +139,13 @@ pub struct FlowEntry {
     pub tcp: u8,
     /// Zero.
     pub zero0: u8,
-    /// Largest IP packet in bytes that passes on this way; larger ones are answered with packet too big.
+    /// Largest IP packet in bytes that passes on this way; larger ones are answered with packet too big. [`NO_MTU`]: no limit.
     pub mtu: u16,
     /// Number of the node whose tunnel this direction arrives from (`HOOK_TUNNEL`), else 0.
     pub from_node: u16,
     /// Slot of the source's endpoint when it is on this node, else 0 (slot 0 holds the route generation).
     pub src_slot: u32,
-    /// Epoch of `src_slot` when this was decided.
+    /// Epoch of `src_slot` when this was decided (of slot 0: the route generation).
     pub src_epoch: u32,
     /// Slot of the destination's endpoint when it is on this node, else 0.
     pub dst_slot: u32,
@@ -163,9 +176,35 @@ pub struct FlowEntry {
     pub new_dst: super::Addr,
     /// With [`FlowAction::Uplink`]: the next hop (either family; [`super::Addr::NONE`]: the packet's own destination).
     pub next_hop: super::Addr,
+    /// Tick of the first packet of the opposite direction, with [`F_REPLIED`].
+    pub replied: u32,
     /// Zero; room for services.
-    pub reserved: [u8; 8],
+    pub reserved: [u8; 4],
 }
+
+macro_rules! opposite {
+    ($key:ty, $address:expr) => {
+        impl $key {
+            /// The key of the opposite direction of a flow of which this is a direction with this entry.
+            #[inline(always)]
+            #[must_use]
+            pub fn opposite(&self, entry: &FlowEntry) -> Self {
+                let (src, sport) = match entry.flags & F_REWRITE_SRC {
+                    0 => (self.src, self.sport),
+                    _ => ($address(&entry.new_src), entry.new_sport),
+                };
+                let (dst, dport) = match entry.flags & F_REWRITE_DST {
+                    0 => (self.dst, self.dport),
+                    _ => ($address(&entry.new_dst), entry.new_dport),
+                };
+                let zone = u8::from(entry.flags & F_OPPOSITE_OUT != 0);
+                Self { src: dst, dst: src, sport: dport, dport: sport, proto: self.proto, zone, zero: [0; 2] }
+            }
+        }
+    };
+}
+opposite!(FlowKey4, super::Addr::to_v4);
+opposite!(FlowKey6, |addr: &super::Addr| addr.0);
 
 const _: () = {
     assert!(size_of::<FlowKey4>() == 16);

@@ -2,7 +2,7 @@
 
 /// Which datagram (RFC 791: source, destination, protocol, identification; RFC 8200: the same without protocol).
 #[repr(C, align(8))]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct FragmentKey {
     /// Source.
     pub src: super::Addr,

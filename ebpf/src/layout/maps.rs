@@ -1,4 +1,4 @@
-//! Names and sizes of the maps: the name is the pin's file name, the program's symbol in upper case.
+//! Names and sizes of the maps: the name is the map's in the object and the pin's file name.
 //!
 //! Kernel names are cut to 15 bytes; the prefix `osm_` is not used, since pins are found by folder.
 

@@ -25,8 +25,7 @@ pub const TO_DOOR: Attached = Attached { name: "osm_to_door", ingress: false };
 pub const FROM_DOOR: Attached = Attached { name: "osm_from_door", ingress: true };
 
 /// All of them.
-pub const ATTACHED: [Attached; 7] =
-    [FROM_POD, TO_POD, FROM_UPLINK, TO_UPLINK, FROM_TUNNEL_DEVICE, TO_DOOR, FROM_DOOR];
+pub const ATTACHED: [Attached; 7] = [FROM_POD, TO_POD, FROM_UPLINK, TO_UPLINK, FROM_TUNNEL_DEVICE, TO_DOOR, FROM_DOOR];
 
 /// Returns `bpf_jiffies64`, cut to 32 bits, by test-run: how the agent learns the clock.
 pub const CLOCK: &str = "osm_clock";
@@ -34,22 +33,40 @@ pub const CLOCK: &str = "osm_clock";
 /// Returns 1 by test-run where `l4_csum_replace` takes `BPF_F_IPV6`; the loader then sets the global `HAVE_CSUM_IPV6`.
 pub const HAS_CSUM_IPV6: &str = "osm_has_csum_v6";
 
-/// The jump table `progs`: name of the program by row. A missing row makes packets that need it drop with `PROGRAM`.
-pub const SLOW: [&str; 10] = [
-    "osm_slow_pod4",
-    "osm_slow_pod6",
-    "osm_slow_upl4",
-    "osm_slow_upl6",
-    "osm_slow_tun4",
-    "osm_slow_tun6",
-    "osm_slow_out4",
-    "osm_slow_out6",
-    "osm_slow_door4",
-    "osm_slow_door6",
+/// The jump table `progs`: name of the program by row, [`crate::logic::Stage`] by value. A missing row makes packets that need it drop
+/// with `PROGRAM`.
+pub const JUMPS: [&str; 27] = [
+    "osm_pod4",
+    "osm_pod6",
+    "osm_uplink4",
+    "osm_uplink6",
+    "osm_tunnel4",
+    "osm_tunnel6",
+    "osm_out4",
+    "osm_out6",
+    "osm_door4",
+    "osm_door6",
+    "osm_inner4",
+    "osm_inner6",
+    "osm_entry4",
+    "osm_entry6",
+    "osm_decide",
+    "osm_open4",
+    "osm_open6",
+    "osm_masq4",
+    "osm_masq6",
+    "osm_promote4",
+    "osm_promote6",
+    "osm_leave4",
+    "osm_leave6",
+    "osm_refuse4",
+    "osm_refuse6",
+    "osm_related4",
+    "osm_related6",
 ];
 
 /// Rows of `progs`.
-pub const SLOW_ROWS: u32 = 32;
+pub const JUMP_ROWS: u32 = 64;
 
 const _: () = {
     let mut i = 0;
@@ -58,9 +75,9 @@ const _: () = {
         i += 1;
     }
     let mut i = 0;
-    while i < SLOW.len() {
-        assert!(SLOW[i].len() <= 15);
+    while i < JUMPS.len() {
+        assert!(JUMPS[i].len() <= 15);
         i += 1;
     }
-    assert!(SLOW.len() <= SLOW_ROWS as usize);
+    assert!(JUMPS.len() <= JUMP_ROWS as usize);
 };

@@ -22,15 +22,12 @@ pub trait FlowKey: Copy + Eq {
     fn proto(&self) -> u8;
     /// A key of its parts. The addresses must be of this family.
     fn of(src: &Addr, dst: &Addr, sport: [u8; 2], dport: [u8; 2], proto: u8) -> Self;
-    /// The key of packets the other way.
+    /// The key of packets the other way, in zone 0.
     fn swapped(&self) -> Self;
-    /// The key of the opposite direction of a flow: what `entry` makes of this direction's packets, the other way.
-    #[inline(always)]
-    fn opposite(&self, entry: &FlowEntry) -> Self {
-        self.rewritten(entry).swapped()
-    }
-    /// What `entry`'s rewrites make of it.
-    fn rewritten(&self, entry: &FlowEntry) -> Self;
+    /// The key of the opposite direction of the flow of which this is a direction with this entry.
+    fn opposite(&self, entry: &FlowEntry) -> Self;
+    /// The same in another zone.
+    fn in_zone(&self, zone: u8) -> Self;
 
     /// Its entry.
     fn find<T: Tables>(&self, tables: &T, table: Table) -> Option<T::Flow>;
@@ -59,20 +56,17 @@ macro_rules! parts {
 
         #[inline(always)]
         fn swapped(&self) -> Self {
-            Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, proto: self.proto, zero: [0; 3] }
+            Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..*self }.in_zone(0)
         }
 
         #[inline(always)]
-        fn rewritten(&self, entry: &FlowEntry) -> Self {
-            use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
-            let mut key = *self;
-            if entry.flags & F_REWRITE_SRC != 0 {
-                key = Self::of(&entry.new_src, &key.dst(), entry.new_sport, key.dport, key.proto);
-            }
-            if entry.flags & F_REWRITE_DST != 0 {
-                key = Self::of(&key.src(), &entry.new_dst, key.sport, entry.new_dport, key.proto);
-            }
-            key
+        fn opposite(&self, entry: &FlowEntry) -> Self {
+            Self::opposite(self, entry)
+        }
+
+        #[inline(always)]
+        fn in_zone(&self, zone: u8) -> Self {
+            Self { zone, ..*self }
         }
     };
 }
@@ -93,7 +87,7 @@ impl FlowKey for FlowKey4 {
 
     #[inline(always)]
     fn of(src: &Addr, dst: &Addr, sport: [u8; 2], dport: [u8; 2], proto: u8) -> Self {
-        Self { src: src.to_v4(), dst: dst.to_v4(), sport, dport, proto, zero: [0; 3] }
+        Self { src: src.to_v4(), dst: dst.to_v4(), sport, dport, proto, zone: 0, zero: [0; 2] }
     }
 
     parts!();
@@ -130,7 +124,7 @@ impl FlowKey for FlowKey6 {
 
     #[inline(always)]
     fn of(src: &Addr, dst: &Addr, sport: [u8; 2], dport: [u8; 2], proto: u8) -> Self {
-        Self { src: src.0, dst: dst.0, sport, dport, proto, zero: [0; 3] }
+        Self { src: src.0, dst: dst.0, sport, dport, proto, zone: 0, zero: [0; 2] }
     }
 
     parts!();

@@ -95,6 +95,9 @@ pub trait Packet {
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
     /// Overwrites bytes, also beyond the linear part; checksums in the packet untouched.
     fn write<const N: usize>(&mut self, offset: usize, bytes: &[u8; N]) -> Option<()>;
+    /// Overwrites bytes whose change the packet's own checksums make up for, once [`Packet::l3_csum_replace`] and
+    /// [`Packet::l4_csum_replace`] are done: the device's sum over the whole packet (CHECKSUM_COMPLETE) stays as those two leave it.
+    fn replace<const N: usize>(&mut self, offset: usize, bytes: &[u8; N]) -> Option<()>;
     /// Makes the first `len` bytes readable; `None` where the packet is shorter.
     fn pull(&mut self, len: u32) -> Option<()>;
     /// Bytes of payload in a segment of a GSO packet, 0 for others.
@@ -132,8 +135,9 @@ pub trait Packet {
     fn set_tunnel_key(&mut self, key: &TunnelKey) -> Option<()>;
     /// Tunnel key of a packet that came out of the collect-metadata device.
     fn tunnel_key(&mut self) -> Option<TunnelKey>;
-    /// Asks the kernel's routes for `dst`, from `src`; both of one family.
-    fn fib(&mut self, src: &Addr, dst: &Addr) -> Fib;
+    /// Asks the kernel's routes for a packet from `src` to `dst` that came in by device `ifindex`, which must have forwarding on; both
+    /// addresses of one family.
+    fn fib(&mut self, ifindex: u32, src: &Addr, dst: &Addr) -> Fib;
     /// Whether a socket of the node's namespace uses `local` towards `remote` (TCP 6 and UDP 17 only; false for others). Ports in network
     /// order. A listener counts.
     fn socket_uses(

@@ -2,8 +2,10 @@
 //!
 //! Invariant: everything takes `&self`, since the maps are shared between CPUs and with the agent; a row may change between two reads of it.
 
+use core::ops::Deref;
+
 use crate::layout::{
-    Addr, Config, DropKey, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
 };
 
 /// The two tables of a flow.
@@ -33,12 +35,32 @@ pub enum InsertError {
     Full,
 }
 
-/// An entry where it lies: other CPUs see each change at once.
-pub trait FlowRef: Copy {
+/// What can be read of a flow's entry, wherever it lies.
+pub trait Entry: Copy {
     /// Reads of it: a field, or something made of several.
     fn get<R>(self, read: impl FnOnce(&FlowEntry) -> R) -> R;
+    /// All of it to read, for a moment. What is large is not made a closure for [`Entry::get`]: in a BPF program that would be a function.
+    fn view(self) -> impl Deref<Target = FlowEntry>;
+}
+
+impl Entry for &FlowEntry {
+    #[inline(always)]
+    fn view(self) -> impl Deref<Target = FlowEntry> {
+        self
+    }
+
+    #[inline(always)]
+    fn get<R>(self, read: impl FnOnce(&FlowEntry) -> R) -> R {
+        read(self)
+    }
+}
+
+/// An entry in its table: other CPUs see each change at once.
+pub trait FlowRef: Entry {
     /// Changes it. Fields are stored one by one; two CPUs that change the same field leave one of the two values.
     fn set(self, change: impl FnOnce(&mut FlowEntry));
+    /// Copies all of it.
+    fn copy(self, into: &mut FlowEntry);
 }
 
 /// The tables a packet may ask.
@@ -92,32 +114,4 @@ pub trait Tables {
 
     /// Counts something done.
     fn count(&self, stat: Stat);
-}
-
-/// Room for what does not fit a BPF stack of 512 bytes; one a CPU, valid for one run of a program, contents undefined at its start.
-#[repr(C, align(8))]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Scratch {
-    /// Entry of the packet's direction while a flow is opened.
-    pub forward: FlowEntry,
-    /// Entry of the opposite direction.
-    pub reverse: FlowEntry,
-    /// What the drop row will say, filled as it gets known.
-    pub drop: DropKey,
-    /// Key of a fragment.
-    pub fragment: FragmentKey,
-    /// Headers that are being built: outer headers, ICMP errors, ARP and ND answers.
-    pub bytes: [u8; 128],
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Self {
-            forward: FlowEntry::default(),
-            reverse: FlowEntry::default(),
-            drop: DropKey::default(),
-            fragment: FragmentKey::default(),
-            bytes: [0; 128],
-        }
-    }
 }

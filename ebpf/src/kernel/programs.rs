@@ -1,0 +1,91 @@
+//! The programs, under the names of [`osmia_ebpf::layout::programs`].
+
+use aya_ebpf::macros::classifier;
+use aya_ebpf::programs::TcContext;
+use osmia_ebpf::logic::tables::Tables;
+use osmia_ebpf::logic::{Stage, door, pod, stage, uplink};
+
+use super::finish::{self, SHOT};
+use super::maps::{META, SCRATCH};
+use super::raw;
+use super::skb::Skb;
+use super::tables::Maps;
+
+/// The tick of now.
+#[inline(always)]
+fn now() -> u32 {
+    let shift = raw::row(META.get_ptr(0)).map_or(0, |meta| meta.tick_shift);
+    (raw::jiffies() >> (shift & 63)) as u32
+}
+
+/// A program on a hook. A macro, since a closure that is not inlined is one more function, and the fast programs have none.
+macro_rules! fast {
+    ($name:ident, |$packet:ident, $tables:ident, $scratch:ident, $now:ident| $verdict:expr) => {
+        #[classifier]
+        fn $name(ctx: TcContext) -> i32 {
+            let Some($scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) else { return SHOT };
+            let $packet = &mut Skb::new(&ctx);
+            let $tables = &Maps;
+            let $now = now();
+            let verdict = $verdict;
+            finish::fast(&ctx, $packet, $scratch, verdict, $now)
+        }
+    };
+}
+
+/// A program of the jump table.
+macro_rules! stage {
+    ($name:ident, $stage:ident) => {
+        #[classifier]
+        fn $name(ctx: TcContext) -> i32 {
+            let Some(scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) else { return SHOT };
+            let Some(config) = Maps.config() else { return SHOT };
+            let packet = &mut Skb::new(&ctx);
+            let now = now();
+            let verdict = stage::run(Stage::$stage, &mut *packet, &Maps, config, &mut *scratch, now);
+            finish::stage(&ctx, packet, scratch, verdict, now)
+        }
+    };
+}
+
+fast!(osm_from_pod, |packet, tables, _scratch, now| pod::from(packet, tables, now));
+fast!(osm_to_pod, |packet, tables, _scratch, now| pod::to(packet, tables));
+fast!(osm_from_uplnk, |packet, tables, scratch, now| uplink::from(packet, tables, scratch, now));
+fast!(osm_to_uplnk, |packet, tables, _scratch, now| uplink::to(packet, tables, now));
+fast!(osm_from_tundev, |packet, tables, scratch, now| uplink::from_tunnel_device(packet, tables, scratch));
+fast!(osm_to_door, |packet, tables, _scratch, now| door::to(packet, tables));
+fast!(osm_from_door, |packet, tables, _scratch, now| door::from(packet, tables, now));
+
+/// The clock, for the agent: by test-run only.
+#[classifier]
+fn osm_clock(_ctx: TcContext) -> i32 {
+    raw::jiffies() as i32
+}
+
+stage!(osm_pod4, Pod4);
+stage!(osm_pod6, Pod6);
+stage!(osm_uplink4, Uplink4);
+stage!(osm_uplink6, Uplink6);
+stage!(osm_tunnel4, Tunnel4);
+stage!(osm_tunnel6, Tunnel6);
+stage!(osm_out4, Out4);
+stage!(osm_out6, Out6);
+stage!(osm_door4, Door4);
+stage!(osm_door6, Door6);
+stage!(osm_inner4, Inner4);
+stage!(osm_inner6, Inner6);
+stage!(osm_entry4, Entry4);
+stage!(osm_entry6, Entry6);
+stage!(osm_decide, Decide);
+stage!(osm_open4, Open4);
+stage!(osm_open6, Open6);
+stage!(osm_masq4, Masquerade4);
+stage!(osm_masq6, Masquerade6);
+stage!(osm_promote4, Promote4);
+stage!(osm_promote6, Promote6);
+stage!(osm_leave4, Leave4);
+stage!(osm_leave6, Leave6);
+stage!(osm_refuse4, Refuse4);
+stage!(osm_refuse6, Refuse6);
+stage!(osm_related4, Related4);
+stage!(osm_related6, Related6);

@@ -1,0 +1,502 @@
+use crate::layout::endpoint::{E_PRESENT, E_READY};
+use crate::layout::flow::{F_OPENER, F_REPLIED, HOOK_DOOR, HOOK_TUNNEL, HOOK_UPLINK, T_ESTABLISHED, T_RST};
+use crate::layout::node::{N_PRESENT, N_TUNNEL};
+use crate::layout::{Addr, DropReason, Endpoint, FlowEntry, FlowKey4, Node, Stat};
+use crate::logic::packet::Fib;
+use crate::logic::parse::{ACK, FIN, RST, SYN};
+use crate::logic::tables::{Entry, Insert, Table, Tables};
+use crate::logic::testing::{FakePacket, FakeTables, build, drive, drive_with, pod6};
+use crate::logic::{FlowKey, Hook, Scratch, Verdict};
+
+const A: [u8; 4] = [10, 0, 1, 2];
+const B: [u8; 4] = [10, 0, 1, 3];
+const REMOTE: [u8; 4] = [10, 0, 2, 5];
+const OUTSIDE: [u8; 4] = [203, 0, 113, 7];
+const LINK_A: u32 = 12;
+const LINK_B: u32 = 13;
+const UPLINK: u32 = 4;
+/// A second, in ticks.
+const SECOND: u32 = 64;
+const START: u32 = 10_000;
+
+fn node() -> FakeTables {
+    let mut tables = FakeTables::node();
+    tables.pod(1, LINK_A, 2);
+    tables.pod(2, LINK_B, 3);
+    tables
+}
+
+fn remote(tables: &mut FakeTables, flags: u32) {
+    let row = Node {
+        flags: N_PRESENT | flags,
+        uplink: UPLINK,
+        mtu: 1450,
+        zero: [0; 6],
+        tunnel: Addr::v4([192, 168, 0, 2]),
+        next_hop4: Addr::v4([192, 168, 0, 2]),
+        next_hop6: Addr::v6([0xfd, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]),
+        next_hop_tunnel: Addr::v4([192, 168, 0, 2]),
+        outer: [0; 72],
+    };
+    tables.nodes.insert(2, row);
+}
+
+fn tcp(src: [u8; 4], dst: [u8; 4], ports: (u16, u16), flags: u8, payload: &[u8], link: u32) -> FakePacket {
+    let bytes = build::tcp(&src, &dst, ports.0, ports.1, flags, payload);
+    FakePacket::new(build::ipv4(src, dst, 6, &bytes), link)
+}
+
+fn udp(src: [u8; 4], dst: [u8; 4], ports: (u16, u16), link: u32) -> FakePacket {
+    FakePacket::new(build::ipv4(src, dst, 17, &build::udp(&src, &dst, ports.0, ports.1, b"data")), link)
+}
+
+fn key(src: [u8; 4], dst: [u8; 4], ports: (u16, u16), proto: u8) -> FlowKey4 {
+    FlowKey4 { src, dst, sport: ports.0.to_be_bytes(), dport: ports.1.to_be_bytes(), proto, ..FlowKey4::default() }
+}
+
+fn entry(tables: &FakeTables, key: &FlowKey4, table: Table) -> Option<FlowEntry> {
+    tables.flow4(key, table).map(|e| e.get(|e| *e))
+}
+
+fn from_a(tables: &FakeTables, flags: u8, payload: &[u8], now: u32) -> Verdict {
+    drive(Hook::FromPod, &mut tcp(A, B, (1000, 80), flags, payload, LINK_A), tables, now)
+}
+
+fn from_b(tables: &FakeTables, flags: u8, payload: &[u8], now: u32) -> Verdict {
+    drive(Hook::FromPod, &mut tcp(B, A, (80, 1000), flags, payload, LINK_B), tables, now)
+}
+
+fn handshake(tables: &FakeTables) {
+    assert_eq!(from_a(tables, SYN, b"", START), Verdict::Peer(LINK_B));
+    assert_eq!(from_b(tables, SYN | ACK, b"", START), Verdict::Peer(LINK_A));
+    assert_eq!(from_a(tables, ACK, b"", START), Verdict::Peer(LINK_B));
+}
+
+#[test]
+fn a_first_packet_writes_both_directions_and_the_packet_is_not_touched() {
+    let tables = node();
+    let mut packet = tcp(A, B, (1000, 80), SYN, b"", LINK_A);
+    let before = packet.bytes.clone();
+    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::Peer(LINK_B));
+    assert_eq!(packet.bytes, before, "forwarding on one node writes nothing");
+    let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap();
+    let back = entry(&tables, &key(B, A, (80, 1000), 6), Table::Probation).unwrap();
+    assert_eq!((there.hook, there.target, there.packets), (LINK_A, LINK_B, 1));
+    assert_eq!((back.hook, back.target, back.packets), (LINK_B, LINK_A, 0));
+    assert_eq!((there.flags & F_OPENER, back.flags & F_OPENER), (F_OPENER, 0));
+    assert_eq!(tables.stat(Stat::FlowOpened), 1);
+}
+
+#[test]
+fn a_packet_of_a_known_flow_costs_one_miss_at_most() {
+    let tables = node();
+    handshake(&tables);
+    tables.lookups.set(0);
+    let mut packet = tcp(A, B, (1000, 80), ACK, b"data", LINK_A);
+    drive(Hook::FromPod, &mut packet, &tables, START);
+    assert_eq!(tables.lookups.get(), 2, "on probation: a miss and a hit");
+    from_a(&tables, ACK, b"data", START + 1);
+    tables.lookups.set(0);
+    from_a(&tables, ACK, b"data", START + 1);
+    assert_eq!(tables.lookups.get(), 1, "established");
+}
+
+#[test]
+fn a_connection_of_one_question_and_one_answer_never_pays_for_the_established_table() {
+    let tables = node();
+    handshake(&tables);
+    from_a(&tables, ACK, b"question", START);
+    from_b(&tables, ACK, b"answer", START);
+    from_a(&tables, ACK | FIN, b"", START);
+    from_b(&tables, ACK | FIN, b"", START);
+    from_a(&tables, ACK, b"", START);
+    assert_eq!(tables.stat(Stat::FlowPromoted), 0);
+    assert!(tables.flow4.borrow().is_empty());
+}
+
+#[test]
+fn a_connection_that_goes_on_is_promoted_with_its_counters() {
+    let tables = node();
+    handshake(&tables);
+    from_a(&tables, ACK, b"one", START);
+    from_b(&tables, ACK, b"answer", START);
+    from_a(&tables, ACK, b"two", START);
+    let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Established).unwrap();
+    let back = entry(&tables, &key(B, A, (80, 1000), 6), Table::Established).unwrap();
+    assert_eq!((there.packets, back.packets), (4, 2));
+    assert!(there.tcp & T_ESTABLISHED != 0 && back.tcp & T_ESTABLISHED != 0);
+    assert!(tables.flow4_new.borrow().is_empty(), "no longer on probation");
+    assert_eq!(tables.endpoint_flows(1), 1, "counted to the opener");
+    assert_eq!(tables.endpoint_flows(2), 0);
+}
+
+#[test]
+fn neither_a_handshake_nor_a_reset_gets_into_the_established_table() {
+    let tables = node();
+    handshake(&tables);
+    from_b(&tables, RST, b"", START);
+    for _ in 0..20 {
+        from_a(&tables, ACK, b"more", START + 5 * SECOND);
+    }
+    assert!(tables.flow4.borrow().is_empty());
+    let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap();
+    assert!(there.tcp & T_RST != 0);
+}
+
+#[test]
+fn a_datagram_flow_is_promoted_two_seconds_after_its_first_reply() {
+    let tables = node();
+    let ask = |now| drive(Hook::FromPod, &mut udp(A, B, (5, 53), LINK_A), &tables, now);
+    let answer = |now| drive(Hook::FromPod, &mut udp(B, A, (53, 5), LINK_B), &tables, now);
+    ask(START);
+    answer(START + 1);
+    ask(START + SECOND);
+    assert!(tables.flow4.borrow().is_empty(), "after one second");
+    ask(START + 1 + 2 * SECOND);
+    assert_eq!(tables.flow4.borrow().len(), 2);
+    answer(START + 3 * SECOND);
+    let back = entry(&tables, &key(B, A, (53, 5), 17), Table::Established).unwrap();
+    assert!(back.flags & F_REPLIED != 0 && back.packets == 2);
+}
+
+#[test]
+fn a_long_one_way_stream_is_promoted_and_a_burst_is_not() {
+    let tables = node();
+    let send = |now| drive(Hook::FromPod, &mut udp(A, B, (5, 6), LINK_A), &tables, now);
+    for _ in 0..100 {
+        send(START);
+    }
+    assert!(tables.flow4.borrow().is_empty(), "a burst");
+    send(START + SECOND);
+    assert_eq!(tables.flow4.borrow().len(), 2, "a second later");
+}
+
+#[test]
+fn a_full_established_table_leaves_the_flow_where_it_works() {
+    let mut tables = node();
+    tables.established_limit = 1;
+    handshake(&tables);
+    for _ in 0..10 {
+        assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::Peer(LINK_B));
+    }
+    assert_eq!(tables.stat(Stat::FlowTableFull), 1, "tried once a tick");
+    assert!(tables.flow4.borrow().is_empty(), "neither direction alone");
+    from_a(&tables, ACK, b"data", START + 1);
+    assert_eq!(tables.stat(Stat::FlowTableFull), 2);
+}
+
+#[test]
+fn an_endpoint_that_has_its_share_gets_no_more_of_the_established_table() {
+    let mut tables = node();
+    tables.config.endpoint_flows = 1;
+    for port in [1000, 1001] {
+        let send = |from: ([u8; 4], [u8; 4]), ports, flags, link| {
+            drive(Hook::FromPod, &mut tcp(from.0, from.1, ports, flags, b"x", link), &tables, START)
+        };
+        send((A, B), (port, 80), SYN, LINK_A);
+        send((B, A), (80, port), SYN | ACK, LINK_B);
+        for _ in 0..3 {
+            assert_eq!(send((A, B), (port, 80), ACK, LINK_A), Verdict::Peer(LINK_B));
+        }
+    }
+    assert_eq!((tables.stat(Stat::FlowPromoted), tables.stat(Stat::FlowEndpointFull)), (1, 1));
+}
+
+#[test]
+fn an_idle_direction_lives_as_long_as_the_other_is_busy() {
+    let tables = node();
+    let send = |now| drive(Hook::FromPod, &mut udp(A, B, (5, 6), LINK_A), &tables, now);
+    send(START);
+    for i in 1..20 {
+        send(START + i * 30 * SECOND);
+    }
+    let mut late = udp(B, A, (6, 5), LINK_B);
+    assert_eq!(drive(Hook::FromPod, &mut late, &tables, START + 571 * SECOND), Verdict::Peer(LINK_A));
+    assert_eq!(tables.stat(Stat::FlowOpened), 1, "an answer, not a flow of its own");
+}
+
+#[test]
+fn an_expired_flow_is_a_new_one_in_either_direction() {
+    let tables = node();
+    drive(Hook::FromPod, &mut udp(A, B, (5, 6), LINK_A), &tables, START);
+    let now = START + 61 * SECOND;
+    drive(Hook::FromPod, &mut udp(B, A, (6, 5), LINK_B), &tables, now);
+    assert_eq!(tables.stat(Stat::FlowOpened), 2);
+    let there = entry(&tables, &key(B, A, (6, 5), 17), Table::Probation).unwrap();
+    assert!(there.flags & F_OPENER != 0, "the other one opened it");
+    assert_eq!(entry(&tables, &key(A, B, (5, 6), 17), Table::Probation).unwrap().flags & F_OPENER, 0);
+}
+
+#[test]
+fn an_expired_established_flow_starts_anew_on_probation() {
+    let tables = node();
+    handshake(&tables);
+    from_a(&tables, ACK, b"1", START);
+    from_a(&tables, ACK, b"2", START);
+    assert_eq!(tables.flow4.borrow().len(), 2);
+    from_a(&tables, SYN, b"", START + 7 * 3600 * SECOND);
+    assert!(tables.flow4.borrow().is_empty());
+    assert_eq!(entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap().packets, 1);
+}
+
+#[test]
+fn a_syn_reopens_a_closing_connection_but_not_a_living_one() {
+    let tables = node();
+    handshake(&tables);
+    from_a(&tables, SYN, b"", START);
+    assert_eq!(tables.stat(Stat::FlowOpened), 1);
+    from_a(&tables, ACK | FIN, b"", START);
+    from_a(&tables, SYN, b"", START);
+    assert_eq!(tables.stat(Stat::FlowOpened), 2);
+    let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap();
+    assert_eq!((there.packets, there.tcp & T_ESTABLISHED), (1, 0));
+}
+
+#[test]
+fn simultaneous_open_keeps_the_first_direction() {
+    let tables = node();
+    from_a(&tables, SYN, b"", START);
+    from_b(&tables, SYN, b"", START);
+    assert_eq!(tables.stat(Stat::FlowOpened), 1);
+    assert_eq!(entry(&tables, &key(B, A, (80, 1000), 6), Table::Probation).unwrap().flags & F_OPENER, 0);
+}
+
+#[test]
+fn an_answer_whose_entry_was_pushed_out_is_still_an_answer() {
+    let tables = node();
+    handshake(&tables);
+    tables.remove_flow4(&key(B, A, (80, 1000), 6), Table::Probation);
+    assert_eq!(from_b(&tables, ACK, b"answer", START), Verdict::Peer(LINK_A));
+    let back = entry(&tables, &key(B, A, (80, 1000), 6), Table::Probation).unwrap();
+    assert_eq!((back.flags & F_OPENER, back.hook), (0, LINK_B));
+    let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap();
+    assert_eq!(there.packets, 2, "the other direction keeps its counters");
+}
+
+#[test]
+fn a_pod_can_not_send_as_another_nor_ride_its_flow() {
+    let tables = node();
+    handshake(&tables);
+    // Pod B sends pod A's own packets.
+    let mut forged = tcp(A, B, (1000, 80), ACK, b"forged", LINK_B);
+    assert_eq!(drive(Hook::FromPod, &mut forged, &tables, START), Verdict::Drop(DropReason::SourceGuard));
+    let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap();
+    assert_eq!((there.packets, there.hook), (2, LINK_A), "the flow is as it was");
+    assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::Peer(LINK_B));
+}
+
+#[test]
+fn the_drop_row_says_who_and_why() {
+    let tables = node();
+    let mut scratch = Scratch::default();
+    let mut packet = tcp(OUTSIDE, B, (1000, 80), SYN, b"", LINK_A);
+    let verdict = drive_with(Hook::FromPod, &mut packet, &tables, &mut scratch, START);
+    assert_eq!(verdict, Verdict::Drop(DropReason::SourceGuard));
+    assert_eq!((scratch.drop.src, scratch.drop.dst), (Addr::v4(OUTSIDE), Addr::v4(B)));
+    assert_eq!((scratch.drop.dport, scratch.drop.proto, scratch.drop.ifindex), (80_u16.to_be_bytes(), 6, LINK_A));
+}
+
+#[test]
+fn an_endpoint_not_committed_yet_neither_sends_nor_receives() {
+    let mut tables = node();
+    tables.endpoints.get_mut(&2).unwrap().flags = E_PRESENT;
+    assert_eq!(from_a(&tables, SYN, b"", START), Verdict::Drop(DropReason::NotReady));
+    assert_eq!(from_b(&tables, SYN, b"", START), Verdict::Drop(DropReason::NotReady));
+    assert!(tables.flow4_new.borrow().is_empty(), "a denial writes no entry");
+}
+
+#[test]
+fn an_isolated_endpoint_is_closed_and_its_living_flows_end() {
+    let mut tables = node();
+    handshake(&tables);
+    tables.endpoints.insert(2, Endpoint { ingress_rules: 7, ..tables.endpoints[&2] });
+    assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::Peer(LINK_B), "the rows alone change no living flow");
+    tables.epochs.borrow_mut().insert(2, 201);
+    assert_eq!(from_b(&tables, ACK, b"data", START), Verdict::Drop(DropReason::PolicyIngress), "judged by its opener");
+    assert!(tables.flow4_new.borrow().is_empty());
+    assert_eq!(from_a(&tables, SYN, b"", START), Verdict::Drop(DropReason::PolicyIngress));
+    assert_eq!(from_b(&tables, SYN, b"", START), Verdict::Peer(LINK_A), "it may still open");
+}
+
+#[test]
+fn a_flow_judged_again_and_allowed_keeps_its_counters_and_its_table() {
+    let tables = node();
+    handshake(&tables);
+    from_a(&tables, ACK, b"1", START);
+    from_a(&tables, ACK, b"2", START);
+    tables.epochs.borrow_mut().insert(1, 101);
+    assert_eq!(from_b(&tables, ACK, b"answer", START), Verdict::Peer(LINK_A));
+    assert_eq!(tables.stat(Stat::FlowRejudged), 1);
+    let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Established).unwrap();
+    let back = entry(&tables, &key(B, A, (80, 1000), 6), Table::Established).unwrap();
+    assert_eq!((there.packets, back.packets, there.src_epoch, back.dst_epoch), (4, 2, 101, 101));
+    from_a(&tables, ACK, b"3", START);
+    assert_eq!(tables.stat(Stat::FlowRejudged), 1, "once for both directions");
+}
+
+#[test]
+fn nobody_and_no_node_are_said_apart() {
+    let tables = node();
+    let to = |dst| drive(Hook::FromPod, &mut udp(A, dst, (1, 2), LINK_A), &tables, START);
+    assert_eq!(to([10, 0, 1, 200]), Verdict::Drop(DropReason::NoEndpoint));
+    assert_eq!(to([10, 0, 7, 1]), Verdict::Drop(DropReason::Unowned));
+    assert_eq!(to(REMOTE), Verdict::Drop(DropReason::NoNode));
+    assert_eq!(to([224, 0, 0, 5]), Verdict::Drop(DropReason::Multicast));
+    assert_eq!(to([169, 254, 1, 1]), Verdict::Drop(DropReason::LinkLocal));
+    assert_eq!(to(OUTSIDE), Verdict::Drop(DropReason::NoRoute));
+}
+
+#[test]
+fn to_another_node_costs_one_hop_and_the_answer_comes_by_an_uplink() {
+    let mut tables = node();
+    remote(&mut tables, 0);
+    let mut packet = udp(A, REMOTE, (1, 2), LINK_A);
+    let verdict = drive(Hook::FromPod, &mut packet, &tables, START);
+    assert_eq!(verdict, Verdict::Neighbour { ifindex: UPLINK, next_hop: Addr::v4([192, 168, 0, 2]) });
+    assert_eq!(packet.bytes[22], 63);
+    crate::logic::testing::verify(&packet.bytes);
+    assert_eq!(packet.mark & tables.config.mark, tables.config.mark);
+    let mut answer = udp(REMOTE, A, (2, 1), UPLINK);
+    assert_eq!(drive(Hook::FromUplink, &mut answer, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(answer.bytes[22], 64, "none on arrival");
+    let back = entry(&tables, &key(REMOTE, A, (2, 1), 17), Table::Probation).unwrap();
+    assert_eq!(back.hook, HOOK_UPLINK);
+}
+
+#[test]
+fn a_pod_of_another_node_that_should_come_by_tunnel_is_not_believed_without() {
+    let mut tables = node();
+    remote(&mut tables, N_TUNNEL);
+    let mut opener = udp(REMOTE, A, (1, 2), UPLINK);
+    assert_eq!(drive(Hook::FromUplink, &mut opener, &tables, START), Verdict::Drop(DropReason::TunnelSpoof));
+    // Nor inside a tunnel of somebody else.
+    for (outer, expected) in
+        [([192, 168, 0, 2], Verdict::Peer(LINK_A)), ([192, 168, 0, 9], Verdict::Drop(DropReason::TunnelSpoof))]
+    {
+        let mut packet = udp(REMOTE, A, (1, 2), 52);
+        packet.tunnel_key = Some(crate::logic::packet::TunnelKey { vni: 1, remote: Addr::v4(outer) });
+        assert_eq!(drive(Hook::FromTunnelDevice, &mut packet, &tables, START), expected, "{outer:?}");
+    }
+    let there = entry(&tables, &key(REMOTE, A, (1, 2), 17), Table::Probation).unwrap();
+    assert_eq!((there.hook, there.from_node), (HOOK_TUNNEL, 2));
+}
+
+#[test]
+fn what_the_node_and_its_pod_say_to_each_other_goes_through_the_door() {
+    let tables = node();
+    let node4 = tables.config.node4;
+    let mut packet = udp(node4, A, (1, 2), tables.config.door_pods);
+    packet.mark = tables.config.mark;
+    assert_eq!(drive(Hook::FromDoor, &mut packet, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(packet.mark, 0, "a pod sees no mark of ours");
+    let mut answer = udp(A, node4, (2, 1), LINK_A);
+    answer.bytes[0] = 0xee;
+    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::Stack);
+    assert_eq!(&answer.bytes[..6], &build::GATEWAY, "or the stack takes it for another host's");
+    let back = entry(&tables, &key(A, node4, (2, 1), 17), Table::Probation).unwrap();
+    assert_eq!(back.flags & F_OPENER, 0);
+    assert_eq!(entry(&tables, &key(node4, A, (1, 2), 17), Table::Probation).unwrap().hook, HOOK_DOOR);
+}
+
+#[test]
+fn the_node_reaches_an_isolated_pod_and_what_it_forwards_does_not() {
+    let mut tables = node();
+    tables.endpoints.insert(1, Endpoint { ingress_rules: 7, ..tables.endpoints[&1] });
+    let mut own = udp(tables.config.node4, A, (1, 2), 51);
+    own.mark = tables.config.mark;
+    assert_eq!(drive(Hook::FromDoor, &mut own, &tables, START), Verdict::Peer(LINK_A));
+    let mut forwarded = udp(OUTSIDE, A, (1, 2), 51);
+    assert_eq!(drive(Hook::FromDoor, &mut forwarded, &tables, START), Verdict::Drop(DropReason::PolicyIngress));
+}
+
+#[test]
+fn an_answer_leaves_by_the_door_its_opener_came_in_by() {
+    let tables = node();
+    // Forwarded by the stack after a destination translation: the answer must pass the stack again.
+    let mut packet = udp(OUTSIDE, A, (1, 2), 51);
+    assert_eq!(drive(Hook::FromDoor, &mut packet, &tables, START), Verdict::Peer(LINK_A));
+    let mut answer = udp(A, OUTSIDE, (2, 1), LINK_A);
+    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::Stack);
+}
+
+#[test]
+fn what_is_not_of_pods_passes_an_uplink() {
+    let mut tables = node();
+    remote(&mut tables, 0);
+    let node4 = tables.config.node4;
+    for src in [[192, 168, 0, 2], OUTSIDE] {
+        let mut packet = tcp(src, node4, (1000, 22), SYN, b"", UPLINK);
+        assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, START), Verdict::Next);
+        let mut other = tcp(src, [192, 168, 0, 77], (1000, 22), SYN, b"", UPLINK);
+        assert_eq!(drive(Hook::FromUplink, &mut other, &tables, START), Verdict::Next);
+    }
+    let mut leaving = tcp(node4, OUTSIDE, (22, 1000), ACK, b"", UPLINK);
+    assert_eq!(drive(Hook::ToUplink, &mut leaving, &tables, START), Verdict::Next);
+    assert!(tables.flow4_new.borrow().is_empty());
+    let mut martian = udp(A, node4, (1, 2), UPLINK);
+    assert_eq!(drive(Hook::FromUplink, &mut martian, &tables, START), Verdict::Drop(DropReason::Martian));
+}
+
+#[test]
+fn out_of_the_cluster_by_the_nodes_address_and_back() {
+    let mut tables = node();
+    tables.uplinks.insert(UPLINK, crate::layout::Uplink { v4: [192, 168, 0, 1], mtu: 1500, ..Default::default() });
+    let gateway = Addr::v4([192, 168, 0, 254]);
+    let mut packet = udp(A, OUTSIDE, (1000, 53), LINK_A);
+    packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
+    let verdict = drive(Hook::FromPod, &mut packet, &tables, START);
+    assert_eq!(verdict, Verdict::Neighbour { ifindex: UPLINK, next_hop: gateway });
+    assert_eq!(&packet.bytes[26..30], &[192, 168, 0, 1]);
+    crate::logic::testing::verify(&packet.bytes);
+    let port = u16::from_be_bytes([packet.bytes[34], packet.bytes[35]]);
+    assert!(port >= 61_000, "{port}");
+    let mut answer = udp(OUTSIDE, [192, 168, 0, 1], (53, port), UPLINK);
+    assert_eq!(drive(Hook::FromUplink, &mut answer, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!((&answer.bytes[30..34], &answer.bytes[36..38]), (&A[..], &1000_u16.to_be_bytes()[..]));
+    crate::logic::testing::verify(&answer.bytes);
+
+    // A change of routes: the mapping stays, seen from the answer and from the question.
+    tables.epochs.borrow_mut().insert(0, 2);
+    let mut packet = udp(OUTSIDE, [192, 168, 0, 1], (53, port), UPLINK);
+    packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
+    assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(&packet.bytes[30..34], &A);
+    let mut packet = udp(A, OUTSIDE, (1000, 53), LINK_A);
+    packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
+    drive(Hook::FromPod, &mut packet, &tables, START);
+    assert_eq!(u16::from_be_bytes([packet.bytes[34], packet.bytes[35]]), port);
+    assert_eq!((tables.stat(Stat::FlowOpened), tables.stat(Stat::FlowRejudged)), (1, 1));
+}
+
+#[test]
+fn v6_goes_the_same_ways() {
+    let tables = node();
+    let (a, b) = (pod6(2), pod6(3));
+    let mut packet = FakePacket::new(build::ipv6(a, b, 6, &build::tcp(&a, &b, 1000, 80, SYN, b"")), LINK_A);
+    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::Peer(LINK_B));
+    let mut answer = FakePacket::new(build::ipv6(b, a, 6, &build::tcp(&b, &a, 80, 1000, SYN | ACK, b"")), LINK_B);
+    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::Peer(LINK_A));
+    let mut forged = FakePacket::new(build::ipv6(b, a, 6, &build::tcp(&b, &a, 80, 1000, ACK, b"")), LINK_A);
+    assert_eq!(drive(Hook::FromPod, &mut forged, &tables, START), Verdict::Drop(DropReason::SourceGuard));
+}
+
+#[test]
+fn a_pod_without_an_address_of_the_family_is_told_apart_from_a_forger() {
+    let mut tables = node();
+    tables.endpoints.insert(1, Endpoint { v6: [0; 16], flags: E_PRESENT | E_READY, ..tables.endpoints[&1] });
+    let (a, b) = (pod6(2), pod6(3));
+    let mut packet = FakePacket::new(build::ipv6(a, b, 17, &build::udp(&a, &b, 1, 2, b"")), LINK_A);
+    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::Drop(DropReason::Family));
+}
+
+#[test]
+fn an_entry_in_the_way_of_another_flows_answers_is_not_stolen() {
+    // The same key in zone 1: what left the stack by an uplink is another flow than what the pod sent into it.
+    let tables = node();
+    let outer = key(A, OUTSIDE, (1000, 53), 17);
+    let stack = FlowEntry { hook: LINK_A, ..FlowEntry::default() };
+    outer.put(&tables, &stack, Table::Probation, Insert::New).unwrap();
+    let mut packet = udp(A, OUTSIDE, (1000, 53), UPLINK);
+    assert_eq!(drive(Hook::ToUplink, &mut packet, &tables, START), Verdict::Drop(DropReason::MasqSource));
+    assert_eq!(entry(&tables, &outer, Table::Probation).unwrap().hook, LINK_A);
+}

@@ -1,0 +1,11 @@
+//! Stand-ins for the kernel in native tests: a packet in a `Vec`, tables in `BTreeMap`s.
+
+mod drive;
+mod packet;
+mod tables;
+mod verify;
+
+pub(crate) use drive::{drive, drive_with};
+pub(crate) use packet::{FakePacket, build};
+pub(crate) use tables::{FakeTables, pod6};
+pub(crate) use verify::verify;

@@ -1,0 +1,34 @@
+//! The kernel's part of a run: the fast program of a hook, then the stages it jumps to.
+
+use super::{FakePacket, FakeTables};
+use crate::logic::tables::Tables;
+use crate::logic::{Hook, Scratch, Verdict, door, pod, stage, uplink};
+
+/// Runs the programs of a hook until a verdict.
+pub(crate) fn drive(hook: Hook, packet: &mut FakePacket, tables: &FakeTables, now: u32) -> Verdict {
+    drive_with(hook, packet, tables, &mut Scratch::default(), now)
+}
+
+/// The same, with the scratch to look into afterwards.
+pub(crate) fn drive_with(
+    hook: Hook,
+    packet: &mut FakePacket,
+    tables: &FakeTables,
+    scratch: &mut Scratch,
+    now: u32,
+) -> Verdict {
+    let mut verdict = match hook {
+        Hook::FromPod => pod::from(packet, tables, now),
+        Hook::ToPod => pod::to(packet, tables),
+        Hook::FromUplink => uplink::from(packet, tables, scratch, now),
+        Hook::FromTunnelDevice => uplink::from_tunnel_device(packet, tables, scratch),
+        Hook::ToUplink => uplink::to(packet, tables, now),
+        Hook::ToDoor => door::to(packet, tables),
+        Hook::FromDoor => door::from(packet, tables, now),
+    };
+    for _ in 0..16 {
+        let Verdict::Jump(next) = verdict else { return verdict };
+        verdict = stage::run(next, packet, tables, tables.config().unwrap(), scratch, now);
+    }
+    panic!("the kernel ends a chain of 33 jumps");
+}

@@ -1,0 +1,157 @@
+//! Ingress of an uplink, and of the collect-metadata device.
+
+use super::super::arrival::Via;
+use super::super::flow::life;
+use super::super::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
+use super::super::parse::{Parsed, Part, SCTP, UDP};
+use super::super::pod::ether_type;
+use super::super::route;
+use super::super::slow::{Foreign, Run, Scratch, Slow};
+use super::super::tables::Entry;
+use super::super::{Packet, Stage, Tables, Verdict, encap, fast, forward};
+use crate::layout::flow::{HOOK_TUNNEL, HOOK_UPLINK};
+use crate::layout::route::RouteKind;
+use crate::layout::{Addr, Config, DropReason, FlowKey4, FlowKey6, Stat};
+use encap::Received;
+use fast::Quick;
+
+/// Fast program of an uplink's ingress.
+#[inline(always)]
+pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, scratch: &mut Scratch, now: u32) -> Verdict {
+    let Some(config) = tables.config() else { return Verdict::Next };
+    if packet.vlan() {
+        return Verdict::Next;
+    }
+    match ether_type(packet) {
+        ETH_IPV4 => arrived::<FlowKey4, P, T>(packet, tables, config, scratch, &Addr::v4(config.node4), now),
+        ETH_IPV6 => arrived::<FlowKey6, P, T>(packet, tables, config, scratch, &Addr::v6(config.node6), now),
+        _ => Verdict::Next,
+    }
+}
+
+#[inline(always)]
+fn arrived<K: Quick, P: Packet, T: Tables>(
+    packet: &mut P,
+    tables: &T,
+    config: &Config,
+    scratch: &mut Scratch,
+    node: &Addr,
+    now: u32,
+) -> Verdict {
+    let slow = Verdict::Jump(if K::V6 { Stage::Uplink6 } else { Stage::Uplink4 });
+    let Some(parsed) = K::quick(packet) else { return slow };
+    let key = &parsed.key;
+    if key.dst() == *node {
+        if key.proto() == UDP && key.dport() == config.tunnel_port {
+            return unpack(packet, tables, config, scratch, &parsed);
+        }
+        if !may_be_masqueraded(config, &parsed) && !is_from_pod(tables, &key.src()) {
+            return Verdict::Next;
+        }
+    }
+    match fast::hit(packet, tables, config, &parsed, HOOK_UPLINK, now) {
+        Some(entry) => forward::forward(packet, tables, config, &parsed, entry, false),
+        None => slow,
+    }
+}
+
+/// Whether a packet to the node's own address can be an answer to a masqueraded one: by its port (or identifier), where it has one that we
+/// choose.
+#[inline(always)]
+fn may_be_masqueraded<K: Quick>(config: &Config, parsed: &Parsed<K>) -> bool {
+    let port = u16::from_be_bytes(parsed.key.dport());
+    parsed.key.proto() == SCTP || (port >= config.masq_min && port <= config.masq_max)
+}
+
+/// Whether a packet to the node's own address says that it comes from a pod.
+#[inline(always)]
+fn is_from_pod<T: Tables>(tables: &T, src: &Addr) -> bool {
+    let kind = tables.route(src).and_then(|r| RouteKind::from_byte(r.kind));
+    matches!(kind, Some(RouteKind::RemoteBlock | RouteKind::LocalBlock))
+}
+
+/// A packet of our tunnel: its header away, then on by the program of what was inside.
+#[inline(always)]
+fn unpack<K: Quick, P: Packet, T: Tables>(
+    packet: &mut P,
+    tables: &T,
+    config: &Config,
+    scratch: &mut Scratch,
+    parsed: &Parsed<K>,
+) -> Verdict {
+    let outer = parsed.key.src();
+    match encap::receive(packet, config, K::V6, parsed.l4, parsed.key.dport()) {
+        Ok(Received::Opened) => {
+            tables.count(Stat::Decapsulated);
+            unpacked(packet, scratch, outer)
+        }
+        Ok(Received::Device | Received::Other) => Verdict::Next,
+        Err(reason) => Verdict::Drop(reason),
+    }
+}
+
+/// Program of the collect-metadata device's ingress: what it has unpacked for us.
+#[inline(always)]
+pub fn from_tunnel_device<P: Packet, T: Tables>(packet: &mut P, tables: &T, scratch: &mut Scratch) -> Verdict {
+    let Some(config) = tables.config() else { return Verdict::Drop(DropReason::Program) };
+    match encap::device_sender(packet, config) {
+        Ok(outer) => {
+            tables.count(Stat::DecapsulatedDevice);
+            unpacked(packet, scratch, outer)
+        }
+        Err(reason) => Verdict::Drop(reason),
+    }
+}
+
+#[inline(always)]
+fn unpacked<P: Packet>(packet: &P, scratch: &mut Scratch, outer: Addr) -> Verdict {
+    scratch.outer = outer;
+    match ether_type(packet) {
+        ETH_IPV4 => Verdict::Jump(Stage::Inner4),
+        ETH_IPV6 => Verdict::Jump(Stage::Inner6),
+        _ => Verdict::Drop(DropReason::TunnelHeader),
+    }
+}
+
+/// Fast program of what came out of our tunnel.
+#[inline(always)]
+pub fn inner<K: Quick, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
+    let slow = Verdict::Jump(if K::V6 { Stage::Tunnel6 } else { Stage::Tunnel4 });
+    let Some(parsed) = K::quick(run.packet) else { return slow };
+    let Some(entry) = fast::hit(run.packet, run.tables, run.config, &parsed, HOOK_TUNNEL, run.now) else { return slow };
+    if !encap::still_from(run.tables, entry.get(|e| e.from_node), &run.scratch.outer) {
+        return slow;
+    }
+    forward::forward(run.packet, run.tables, run.config, &parsed, entry, false)
+}
+
+/// Slow program of an uplink's ingress.
+#[inline(always)]
+pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
+    // What can not be parsed is the stack's to judge: it would never have reached a pod.
+    let Ok(parsed) = K::parse(run.packet, ETH_LEN) else { return Verdict::Next };
+    let foreign = match route::place(run.tables, &parsed.key.dst()).kind {
+        Some(RouteKind::LocalBlock) => Foreign::Dropped,
+        Some(RouteKind::LocalNode) => match route::place(run.tables, &parsed.key.src()).kind {
+            Some(RouteKind::LocalBlock) => return Verdict::Drop(DropReason::Martian),
+            Some(RouteKind::RemoteBlock) => Foreign::Dropped,
+            // From outside: an answer to a masqueraded packet, an error about one, or the node's own.
+            _ if parsed.is_icmp_error() || parsed.part == Part::Later => Foreign::Passed,
+            _ if life::find(run.tables, &parsed.key, false).is_none() => return Verdict::Next,
+            _ => Foreign::Passed,
+        },
+        _ => return Verdict::Next,
+    };
+    run.flow(&parsed, &Via::uplink(), foreign)
+}
+
+/// Slow program of what came out of our tunnel. What is for neither this node nor its pods is dropped: a node's route to us is older than
+/// ours.
+#[inline(always)]
+pub fn slow_tunnel<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
+    let via = Via::tunnel(run.scratch.outer);
+    match K::parse(run.packet, ETH_LEN) {
+        Ok(parsed) => run.flow(&parsed, &via, Foreign::Dropped),
+        Err(reason) => Verdict::Drop(reason),
+    }
+}

@@ -1,0 +1,63 @@
+//! Egress of an uplink: what the node's stack sends. Ours are only the packets of pods that went through the stack first.
+
+use super::super::arrival::Via;
+use super::super::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
+use super::super::pod::ether_type;
+use super::super::slow::{Foreign, Run, Slow};
+use super::super::{Packet, Stage, Tables, Verdict, fast, forward};
+use crate::layout::flow::HOOK_UPLINK_OUT;
+use crate::layout::{Addr, Config, FlowKey4, FlowKey6};
+use fast::Quick;
+
+/// Fast program of an uplink's egress.
+#[inline(always)]
+pub fn to<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict {
+    let Some(config) = tables.config() else { return Verdict::Next };
+    if packet.mark() & config.mark != 0 {
+        return Verdict::Next;
+    }
+    match ether_type(packet) {
+        ETH_IPV4 => match packet.read(ETH_LEN + 12) {
+            Some(src) if src != config.node4 => {
+                leaves::<FlowKey4, P, T>(packet, tables, config, &Addr::v4(src), Stage::Out4, now)
+            }
+            _ => Verdict::Next,
+        },
+        ETH_IPV6 => match packet.read(ETH_LEN + 8) {
+            Some(src) if src != config.node6 => {
+                leaves::<FlowKey6, P, T>(packet, tables, config, &Addr::v6(src), Stage::Out6, now)
+            }
+            _ => Verdict::Next,
+        },
+        _ => Verdict::Next,
+    }
+}
+
+#[inline(always)]
+fn leaves<K: Quick, P: Packet, T: Tables>(
+    packet: &mut P,
+    tables: &T,
+    config: &Config,
+    src: &Addr,
+    slow: Stage,
+    now: u32,
+) -> Verdict {
+    if tables.slot_by_addr(src).is_none() {
+        return Verdict::Next;
+    }
+    let Some(mut parsed) = K::quick(packet) else { return Verdict::Jump(slow) };
+    parsed.key = parsed.key.in_zone(1);
+    match fast::hit(packet, tables, config, &parsed, HOOK_UPLINK_OUT, now) {
+        Some(entry) => forward::forward(packet, tables, config, &parsed, entry, false),
+        None => Verdict::Jump(slow),
+    }
+}
+
+/// Slow program of an uplink's egress: only pods' packets come here.
+#[inline(always)]
+pub fn slow_out<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
+    match K::parse(run.packet, ETH_LEN) {
+        Ok(parsed) => run.flow(&parsed, &Via::out(run.packet.ifindex()), Foreign::Plain),
+        Err(reason) => Verdict::Drop(reason),
+    }
+}
