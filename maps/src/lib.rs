@@ -2,11 +2,15 @@
 //!
 //! * [`pins`]: the one place that knows a pin's path; [`Pins::check`] says whether what is there may be read.
 //! * [`tables`]: every map with its types; [`Table`] and [`PerCpu`] are open ones.
+//! * [`decode`]: rows as people and programs read them; [`clock`]: ticks as ages; [`facts`]: what the kernel says of a pin.
 //! * [`sys`]: bpf(2), where aya has no call.
 //!
 //! Invariant: who only reads opens read-only; a layout other than [`osmia_ebpf::layout::LAYOUT`] is said, never decoded.
 
+pub mod clock;
+pub mod decode;
 pub mod error;
+pub mod facts;
 pub mod open;
 pub mod per_cpu;
 pub mod pins;
