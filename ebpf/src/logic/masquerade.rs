@@ -6,7 +6,7 @@
 
 use super::flow::life;
 use super::parse::{ICMP, ICMPV6, TCP, UDP};
-use super::tables::{Insert, InsertError, Table};
+use super::tables::{FlowRef, Insert, Table};
 use super::{FlowKey, Packet, Scratch, Tables};
 use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
 use crate::layout::{Addr, Config, DropReason, FlowEntry, Stat};
@@ -52,6 +52,8 @@ pub fn open<K: FlowKey, P: Packet, T: Tables>(
     let ports = matches!(key.proto(), TCP | UDP) || (identifier && key.sport() != [0; 2]);
     let least = u32::from(config.masq_min);
     let range = u32::from(config.masq_max).wrapping_sub(least).wrapping_add(1) & 0xffff;
+    let mut free = false;
+    // Only looked for in the loop, and claimed once behind it: each further branch here is walked by the verifier once a try.
     for _ in 0..TRIES {
         // Random, so that nobody outside can guess the next one (RFC 6056).
         let port = if ports { ((least + p.random() % range.max(1)) as u16).to_be_bytes() } else { key.sport() };
@@ -59,40 +61,45 @@ pub fn open<K: FlowKey, P: Packet, T: Tables>(
         if identifier {
             forward.new_dport = port;
         }
-        let replies = key.opposite(forward);
         let in_use =
             matches!(key.proto(), TCP | UDP) && p.socket_uses(key.proto(), &source, port, &key.dst(), key.dport());
-        if !in_use && claim(t, config, &replies, reverse, now) {
-            t.count(Stat::MasqOpened);
-            return Ok(());
-        }
-        if !ports {
+        free = !in_use && is_free(t, config, &key.opposite(forward), now);
+        if free || !ports {
             break;
         }
     }
-    Err(DropReason::MasqPorts)
+    if !free || !claim(t, config, &key.opposite(forward), reverse, now) {
+        return Err(DropReason::MasqPorts);
+    }
+    t.count(Stat::MasqOpened);
+    Ok(())
 }
 
-/// Writes the entry of the replies unless a living flow has that key.
+/// Whether no living flow has this key.
+#[inline(always)]
+fn is_free<K: FlowKey, T: Tables>(t: &T, config: &Config, replies: &K, now: u32) -> bool {
+    is_over(replies.find(t, Table::Established), config, replies.proto(), now)
+        && is_over(replies.find(t, Table::Probation), config, replies.proto(), now)
+}
+
+#[inline(always)]
+fn is_over<F: FlowRef>(entry: Option<F>, config: &Config, proto: u8, now: u32) -> bool {
+    entry.is_none_or(|e| life::is_expired(e, proto, now, config.ticks_per_second))
+}
+
+/// Writes the entry of the replies; not over that of a flow which another CPU has claimed it for in between.
 #[inline(always)]
 fn claim<K: FlowKey, T: Tables>(t: &T, config: &Config, replies: &K, entry: &FlowEntry, now: u32) -> bool {
-    if let Some(other) = replies.find(t, Table::Established) {
-        if !life::is_expired(other, replies.proto(), now, config.ticks_per_second) {
-            return false;
-        }
-        replies.remove(t, Table::Established);
+    // One that is over: it would be found first.
+    replies.remove(t, Table::Established);
+    if replies.put(t, entry, Table::Probation, Insert::New).is_ok() {
+        return true;
     }
-    match replies.put(t, entry, Table::Probation, Insert::New) {
-        Ok(()) => true,
-        Err(InsertError::Full) => false,
-        Err(InsertError::Exists) => match replies.find(t, Table::Probation) {
-            Some(other) if life::is_expired(other, replies.proto(), now, config.ticks_per_second) => {
-                replies.remove(t, Table::Probation);
-                replies.put(t, entry, Table::Probation, Insert::New).is_ok()
-            }
-            _ => false,
-        },
+    if !is_over(replies.find(t, Table::Probation), config, replies.proto(), now) {
+        return false;
     }
+    replies.remove(t, Table::Probation);
+    replies.put(t, entry, Table::Probation, Insert::New).is_ok()
 }
 
 #[cfg(test)]
