@@ -29,6 +29,7 @@ mod testing;
 pub mod time_exceeded;
 pub mod too_big;
 pub mod uplink;
+pub mod verdict;
 
 pub use key::FlowKey;
 pub use packet::Packet;
@@ -36,8 +37,7 @@ pub use parse::Parsed;
 pub use slow::Scratch;
 pub use stage::Stage;
 pub use tables::{Entry, FlowRef, Tables};
-
-use crate::layout::DropReason;
+pub use verdict::Verdict;
 
 /// Where the program sees the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,32 +78,4 @@ pub enum Judgement {
     Allow(u32),
     /// Denied; the cookie names what isolates.
     Deny(u32),
-}
-
-/// How a packet leaves the program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// Not ours: the next program, then the stack.
-    Next,
-    /// Dropped.
-    Drop(DropReason),
-    /// Swallowed: counted as a [`crate::layout::Stat`], no drop.
-    Consumed,
-    /// Into the pod behind this host-side ifindex.
-    Peer(u32),
-    /// Out of an uplink through the neighbour table; `next_hop` in either family.
-    Neighbour {
-        /// Uplink.
-        ifindex: u32,
-        /// Next hop.
-        next_hop: crate::layout::Addr,
-    },
-    /// Into the node's stack by `osmia0`'s ingress.
-    Stack,
-    /// Back where it came from (answers to ARP, ND, packet too big): by `redirect_peer` to the pod's own link.
-    Reply(u32),
-    /// To the collect-metadata device, tunnel key set.
-    TunnelDevice(u32),
-    /// Another program of the jump table goes on.
-    Jump(Stage),
 }

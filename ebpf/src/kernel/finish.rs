@@ -2,9 +2,10 @@
 
 use aya_ebpf::programs::TcContext;
 use osmia_ebpf::layout::{DropKey, DropReason, DropRow};
+use osmia_ebpf::logic::Scratch;
 use osmia_ebpf::logic::packet::{ETH_LEN, Packet};
 use osmia_ebpf::logic::tables::Tables;
-use osmia_ebpf::logic::{Scratch, Verdict};
+use osmia_ebpf::logic::verdict::{Kind, Verdict};
 
 use super::maps::{DROP_ROWS, DROPS, PROGS};
 use super::raw;
@@ -21,26 +22,26 @@ const INGRESS: u64 = 1;
 /// Ends a fast program; drops have no addresses in their row.
 #[inline(always)]
 pub(super) fn fast(ctx: &TcContext, packet: &Skb, scratch: &mut Scratch, verdict: Verdict, now: u32) -> i32 {
-    match verdict {
-        Verdict::Jump(stage) => {
-            raw::tail_call(&PROGS, ctx, stage as u32);
-            dropped(packet, unnoted(scratch, packet), DropReason::Program, now)
+    match verdict.kind() {
+        Kind::Jump => {
+            raw::tail_call(&PROGS, ctx, verdict.value());
+            dropped(packet, unnoted(scratch, packet), DropReason::Program as u32, now)
         }
-        Verdict::Drop(reason) => dropped(packet, unnoted(scratch, packet), reason, now),
-        verdict => out(verdict),
+        Kind::Drop => dropped(packet, unnoted(scratch, packet), verdict.value(), now),
+        _ => out(&verdict),
     }
 }
 
 /// Ends a stage; the drop row has what was noted of the packet.
 #[inline(always)]
 pub(super) fn stage(ctx: &TcContext, packet: &Skb, scratch: &mut Scratch, verdict: Verdict, now: u32) -> i32 {
-    match verdict {
-        Verdict::Jump(stage) => {
-            raw::tail_call(&PROGS, ctx, stage as u32);
-            dropped(packet, &mut scratch.drop, DropReason::Program, now)
+    match verdict.kind() {
+        Kind::Jump => {
+            raw::tail_call(&PROGS, ctx, verdict.value());
+            dropped(packet, &mut scratch.drop, DropReason::Program as u32, now)
         }
-        Verdict::Drop(reason) => dropped(packet, &mut scratch.drop, reason, now),
-        verdict => out(verdict),
+        Kind::Drop => dropped(packet, &mut scratch.drop, verdict.value(), now),
+        _ => out(&verdict),
     }
 }
 
@@ -52,14 +53,14 @@ fn unnoted<'a>(scratch: &'a mut Scratch, packet: &Skb) -> &'a mut DropKey {
 }
 
 #[inline(always)]
-fn out(verdict: Verdict) -> i32 {
-    match verdict {
-        Verdict::Next => NEXT,
-        Verdict::Drop(_) | Verdict::Consumed | Verdict::Jump(_) => SHOT,
-        Verdict::Peer(ifindex) | Verdict::Reply(ifindex) => raw::redirect_peer(ifindex),
-        Verdict::Neighbour { ifindex, next_hop } => raw::redirect_neigh(ifindex, &next_hop),
-        Verdict::TunnelDevice(ifindex) => raw::redirect(ifindex, 0),
-        Verdict::Stack => match Maps.config() {
+fn out(verdict: &Verdict) -> i32 {
+    match verdict.kind() {
+        Kind::Next => NEXT,
+        Kind::Drop | Kind::Consumed | Kind::Jump => SHOT,
+        Kind::Peer | Kind::Reply => raw::redirect_peer(verdict.value()),
+        Kind::Neighbour => raw::redirect_neigh(verdict.value(), verdict.next_hop()),
+        Kind::TunnelDevice => raw::redirect(verdict.value(), 0),
+        Kind::Stack => match Maps.config() {
             Some(config) => raw::redirect(config.door_host, INGRESS),
             None => SHOT,
         },
@@ -68,8 +69,8 @@ fn out(verdict: Verdict) -> i32 {
 
 /// Counts a drop by reason, and by what was dropped.
 #[inline(always)]
-fn dropped(packet: &Skb, key: &mut DropKey, reason: DropReason, now: u32) -> i32 {
-    if let Some(count) = raw::row_mut(DROPS.get_ptr_mut(reason as u32)) {
+fn dropped(packet: &Skb, key: &mut DropKey, reason: u32, now: u32) -> i32 {
+    if let Some(count) = raw::row_mut(DROPS.get_ptr_mut(reason)) {
         count.packets = count.packets.wrapping_add(1);
         count.bytes = count.bytes.wrapping_add(u64::from(packet.length().saturating_sub(ETH_LEN as u32)));
     }

@@ -14,27 +14,27 @@ use crate::layout::{DropReason, FlowKey4, FlowKey6};
 /// Program of `osmia0`'s egress.
 #[inline(always)]
 pub fn to<P: Packet, T: Tables>(packet: &mut P, tables: &T) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::Drop(DropReason::Program) };
+    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     if packet.socket_cookie() != 0 {
         forward::set_mark(packet, config);
     } else {
         forward::clear_mark(packet, config);
     }
-    Verdict::Next
+    Verdict::NEXT
 }
 
 /// Fast program of `osmia1`'s ingress.
 #[inline(always)]
 pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::Drop(DropReason::Program) };
+    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     match ether_type(packet) {
         ETH_IPV4 => {
-            fast::known::<FlowKey4, P, T>(packet, tables, config, HOOK_DOOR, now).unwrap_or(Verdict::Jump(Stage::Door4))
+            fast::known::<FlowKey4, P, T>(packet, tables, config, HOOK_DOOR, now).unwrap_or(Verdict::jump(Stage::Door4))
         }
         ETH_IPV6 => {
-            fast::known::<FlowKey6, P, T>(packet, tables, config, HOOK_DOOR, now).unwrap_or(Verdict::Jump(Stage::Door6))
+            fast::known::<FlowKey6, P, T>(packet, tables, config, HOOK_DOOR, now).unwrap_or(Verdict::jump(Stage::Door6))
         }
-        _ => Verdict::Drop(DropReason::Door),
+        _ => Verdict::drop(DropReason::Door),
     }
 }
 
@@ -45,9 +45,9 @@ pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     let via = Via::door(if socket { Origin::NodeSocket } else { Origin::Forwarded });
     match K::parse(run.packet, ETH_LEN) {
         // What the node's stack says to a link of its own (listener reports and the like) is no traffic of pods.
-        Ok(parsed) if is_group(&parsed.key) => Verdict::Consumed,
+        Ok(parsed) if is_group(&parsed.key) => Verdict::CONSUMED,
         Ok(parsed) => run.flow(&parsed, &via, Foreign::Plain),
-        Err(reason) => Verdict::Drop(reason),
+        Err(reason) => Verdict::drop(reason),
     }
 }
 

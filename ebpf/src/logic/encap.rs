@@ -43,7 +43,7 @@ const EINVAL: i64 = -22;
 #[inline(always)]
 pub fn send<P: Packet>(p: &mut P, config: &Config, node: &Node, inner_v6: bool) -> Verdict {
     if node.flags & (N_PRESENT | N_TUNNEL) != N_PRESENT | N_TUNNEL {
-        return Verdict::Drop(DropReason::NoNode);
+        return Verdict::drop(DropReason::NoNode);
     }
     let outer_v6 = node.flags & N_OUTER_V6 != 0;
     // The hash is of the inner packet: it has to be asked before the outer header is there.
@@ -52,15 +52,15 @@ pub fn send<P: Packet>(p: &mut P, config: &Config, node: &Node, inner_v6: bool) 
     if let Err(errno) = open(p, outer_v6) {
         return match errno {
             EALREADY | ENOTSUPP => by_device(p, config, node),
-            _ => Verdict::Drop(DropReason::AdjustRoom),
+            _ => Verdict::drop(DropReason::AdjustRoom),
         };
     }
     let written =
         if outer_v6 { write_v6(p, node, port, inner, inner_v6) } else { write_v4(p, node, port, inner, inner_v6) };
     if written.is_none() {
-        return Verdict::Drop(DropReason::AdjustRoom);
+        return Verdict::drop(DropReason::AdjustRoom);
     }
-    Verdict::Neighbour { ifindex: node.uplink, next_hop: node.next_hop_tunnel }
+    Verdict::neighbour(node.uplink, node.next_hop_tunnel)
 }
 
 /// Room for the outer header. `ENCAP_L2_ETH` (5.13) tells the kernel that an Ethernet frame is inside: without it a device that could
@@ -104,9 +104,9 @@ fn close<P: Packet>(p: &mut P, outer_v6: bool, inner_v6: bool) -> Option<()> {
 #[inline(always)]
 fn by_device<P: Packet>(p: &mut P, config: &Config, node: &Node) -> Verdict {
     if config.tunnel_dev == 0 || p.set_tunnel_key(&TunnelKey { vni: config.vni, remote: node.tunnel }).is_none() {
-        return Verdict::Drop(DropReason::TunnelDevice);
+        return Verdict::drop(DropReason::TunnelDevice);
     }
-    Verdict::TunnelDevice(config.tunnel_dev)
+    Verdict::tunnel_device(config.tunnel_dev)
 }
 
 /// A length field; a GSO packet may be longer than it can say, and its segments get their own.

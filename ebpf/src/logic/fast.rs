@@ -5,7 +5,7 @@
 
 use super::flow::{life, promote, timeout};
 use super::packet::ETH_LEN;
-use super::parse::{FIN, Parsed, Part, RST, SYN, TCP};
+use super::parse::{FIN, ICMP, ICMPV6, Parsed, Part, RST, SYN, TCP, UDP};
 use super::tables::{Entry, Table, Tables};
 use super::{FlowKey, Packet, Verdict, forward};
 use crate::layout::flow::{F_OPENER, F_REPLIED, NO_MTU, T_ESTABLISHED};
@@ -34,9 +34,13 @@ impl Quick for FlowKey4 {
         }
         let src = packet.read(ETH_LEN + 12)?;
         let dst = packet.read(ETH_LEN + 16)?;
-        let (sport, dport, tcp, transport) = ports(packet, proto, L4_V4)?;
+        let front = front(packet, proto, L4_V4);
+        if front.len == 0 {
+            return None;
+        }
+        let Front { sport, dport, tcp, len } = front;
         let key = Self { src, dst, sport, dport, proto, zone: 0, zero: [0; 2] };
-        Some(parsed(key, L4_V4, length, 20 + transport, tcp, hops))
+        Some(parsed(key, L4_V4, length, 20 + len, tcp, hops))
     }
 }
 
@@ -52,9 +56,13 @@ impl Quick for FlowKey6 {
         }
         let src = packet.read(ETH_LEN + 8)?;
         let dst = packet.read(ETH_LEN + 24)?;
-        let (sport, dport, tcp, transport) = ports(packet, proto, L4_V6)?;
+        let front = front(packet, proto, L4_V6);
+        if front.len == 0 {
+            return None;
+        }
+        let Front { sport, dport, tcp, len } = front;
         let key = Self { src, dst, sport, dport, proto, zone: 0, zero: [0; 2] };
-        Some(parsed(key, L4_V6, length, 40 + transport, tcp, hops))
+        Some(parsed(key, L4_V6, length, 40 + len, tcp, hops))
     }
 }
 
@@ -63,31 +71,39 @@ const fn parsed<K>(key: K, l4: usize, length: u32, headers: u32, tcp: u8, hops: 
     Parsed { key, l3: ETH_LEN, l4, length, headers, tcp, icmp_type: 0, hops, part: Part::Whole, id: [0; 4] }
 }
 
+/// What the front of a transport header tells. No `Option`: on the way where there is nothing, its parts would be registers that nobody
+/// wrote, and 5.10 refuses to load them back from the stack.
+struct Front {
+    sport: [u8; 2],
+    dport: [u8; 2],
+    tcp: u8,
+    /// Bytes of the header; 0: not for the short way.
+    len: u32,
+}
+
+const NOTHING: Front = Front { sport: [0; 2], dport: [0; 2], tcp: 0, len: 0 };
+
 /// Ports, TCP flags and header length. ICMP queries have their identifier for both ports; all other ICMP goes the slow way.
 #[inline(always)]
-fn ports<P: Packet>(packet: &P, proto: u8, l4: usize) -> Option<([u8; 2], [u8; 2], u8, u32)> {
-    use super::parse::{ICMP, ICMPV6, UDP};
+fn front<P: Packet>(packet: &P, proto: u8, l4: usize) -> Front {
     match proto {
         TCP => {
-            let [s0, s1, d0, d1]: [u8; 4] = packet.read(l4)?;
-            let [offset, flags]: [u8; 2] = packet.read(l4 + 12)?;
+            let Some([s0, s1, d0, d1]) = packet.read::<4>(l4) else { return NOTHING };
             // As far as the shortest header goes.
-            let _: [u8; 1] = packet.read(l4 + 19)?;
-            if offset < 0x50 {
-                return None;
-            }
-            Some(([s0, s1], [d0, d1], flags, u32::from(offset >> 4) * 4))
+            let Some([offset, flags, _, _, _, _, _, _]) = packet.read::<8>(l4 + 12) else { return NOTHING };
+            let len = if offset < 0x50 { 0 } else { u32::from(offset >> 4) * 4 };
+            Front { sport: [s0, s1], dport: [d0, d1], tcp: flags, len }
         }
-        UDP => {
-            let [s0, s1, d0, d1, _, _, _, _]: [u8; 8] = packet.read(l4)?;
-            Some(([s0, s1], [d0, d1], 0, 8))
-        }
+        UDP => match packet.read::<8>(l4) {
+            Some([s0, s1, d0, d1, ..]) => Front { sport: [s0, s1], dport: [d0, d1], tcp: 0, len: 8 },
+            None => NOTHING,
+        },
         ICMP | ICMPV6 => {
-            let [kind, _, _, _, i0, i1, _, _]: [u8; 8] = packet.read(l4)?;
+            let Some([kind, _, _, _, i0, i1, _, _]) = packet.read::<8>(l4) else { return NOTHING };
             let echo = if proto == ICMP { matches!(kind, 0 | 8) } else { matches!(kind, 128 | 129) };
-            if echo { Some(([i0, i1], [i0, i1], 0, 8)) } else { None }
+            Front { sport: [i0, i1], dport: [i0, i1], tcp: 0, len: if echo { 8 } else { 0 } }
         }
-        _ => None,
+        _ => NOTHING,
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! Invariant: the mark bit is set on everything that an egress hook will see again, and on nothing that a pod or the stack gets.
 
+use super::verdict::Kind;
 use super::{Entry, FlowKey, Packet, Parsed, Tables, Verdict, encap, nat};
 use crate::layout::flow::{F_NO_HOP, F_REWRITE_DST, F_REWRITE_SRC, FlowAction};
 use crate::layout::{Config, DropReason, Stat};
@@ -32,10 +33,10 @@ pub fn forward<K: FlowKey, P: Packet, T: Tables, E: Entry>(
         && flags & (F_REWRITE_SRC | F_REWRITE_DST) != 0
         && let Err(reason) = nat::rewrite(packet, parsed, &entry.view())
     {
-        return Verdict::Drop(reason);
+        return Verdict::drop(reason);
     }
     if flags & F_NO_HOP == 0 && take_hop(packet, parsed).is_none() {
-        return Verdict::Drop(DropReason::Rewrite);
+        return Verdict::drop(DropReason::Rewrite);
     }
     send(packet, tables, config, parsed, entry)
 }
@@ -53,21 +54,21 @@ fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
         Some(FlowAction::Peer) => {
             tables.count(Stat::ForwardPeer);
             clear_mark(packet, config);
-            Verdict::Peer(target)
+            Verdict::peer(target)
         }
         Some(FlowAction::Native) => {
-            let Some(node) = tables.node(target as u16) else { return Verdict::Drop(DropReason::NoNode) };
+            let Some(node) = tables.node(target as u16) else { return Verdict::drop(DropReason::NoNode) };
             tables.count(Stat::ForwardNative);
             set_mark(packet, config);
-            Verdict::Neighbour { ifindex: node.uplink, next_hop: if K::V6 { node.next_hop6 } else { node.next_hop4 } }
+            Verdict::neighbour(node.uplink, if K::V6 { node.next_hop6 } else { node.next_hop4 })
         }
         Some(FlowAction::Tunnel) => {
-            let Some(node) = tables.node(target as u16) else { return Verdict::Drop(DropReason::NoNode) };
+            let Some(node) = tables.node(target as u16) else { return Verdict::drop(DropReason::NoNode) };
             set_mark(packet, config);
             let verdict = encap::send(packet, config, node, K::V6);
-            match verdict {
-                Verdict::TunnelDevice(_) => tables.count(Stat::EncapsulatedDevice),
-                Verdict::Neighbour { .. } => tables.count(Stat::ForwardTunnel),
+            match verdict.kind() {
+                Kind::TunnelDevice => tables.count(Stat::EncapsulatedDevice),
+                Kind::Neighbour => tables.count(Stat::ForwardTunnel),
                 _ => {}
             }
             verdict
@@ -76,10 +77,7 @@ fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
             tables.count(Stat::ForwardUplink);
             set_mark(packet, config);
             let next_hop = entry.get(|e| e.next_hop);
-            Verdict::Neighbour {
-                ifindex: target,
-                next_hop: if next_hop.is_none() { parsed.key.dst() } else { next_hop },
-            }
+            Verdict::neighbour(target, if next_hop.is_none() { parsed.key.dst() } else { next_hop })
         }
         Some(FlowAction::Stack) => {
             tables.count(Stat::ForwardStack);
@@ -87,9 +85,9 @@ fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
         }
         Some(FlowAction::Pass) => {
             tables.count(Stat::ForwardPass);
-            Verdict::Next
+            Verdict::NEXT
         }
-        None => Verdict::Drop(DropReason::Program),
+        None => Verdict::drop(DropReason::Program),
     }
 }
 
@@ -99,9 +97,9 @@ pub fn to_stack<P: Packet>(packet: &mut P, config: &Config) -> Verdict {
     clear_mark(packet, config);
     let destination: Option<[u8; 6]> = packet.read(0);
     if destination != Some(config.gateway_mac) && packet.write(0, &config.gateway_mac).is_none() {
-        return Verdict::Drop(DropReason::Rewrite);
+        return Verdict::drop(DropReason::Rewrite);
     }
-    Verdict::Stack
+    Verdict::STACK
 }
 
 /// Sets the bit that the egress programs test first.

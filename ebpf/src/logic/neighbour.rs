@@ -21,13 +21,13 @@ pub fn arp<P: Packet, T: Tables>(packet: &mut P, tables: &T, config: &Config) ->
     match arp_reply(packet, tables, config) {
         Some(true) => {
             tables.count(Stat::ArpAnswered);
-            Verdict::Reply(packet.ifindex())
+            Verdict::reply(packet.ifindex())
         }
         Some(false) => {
             tables.count(Stat::Dad);
-            Verdict::Consumed
+            Verdict::CONSUMED
         }
-        None => Verdict::Drop(DropReason::Malformed),
+        None => Verdict::drop(DropReason::Malformed),
     }
 }
 
@@ -64,18 +64,18 @@ pub fn solicitation<P: Packet, T: Tables>(
 ) -> Verdict {
     // RFC 4861 7.1.1: from this link, and whole.
     if parsed.hops != 255 || parsed.l4 != ETH_LEN + 40 {
-        return Verdict::Drop(DropReason::Malformed);
+        return Verdict::drop(DropReason::Malformed);
     }
     match advertisement(packet, tables, config, parsed) {
         Some(true) => {
             tables.count(Stat::NdAnswered);
-            Verdict::Reply(packet.ifindex())
+            Verdict::reply(packet.ifindex())
         }
         Some(false) => {
             tables.count(Stat::Dad);
-            Verdict::Consumed
+            Verdict::CONSUMED
         }
-        None => Verdict::Drop(DropReason::Malformed),
+        None => Verdict::drop(DropReason::Malformed),
     }
 }
 

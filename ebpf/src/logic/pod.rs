@@ -17,19 +17,19 @@ const IGMP: u8 = 2;
 /// Fast program of the ingress hook.
 #[inline(always)]
 pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::Drop(DropReason::Program) };
+    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     let hook = packet.ifindex();
     if packet.vlan() {
-        return Verdict::Jump(Stage::Pod4);
+        return Verdict::jump(Stage::Pod4);
     }
     match ether_type(packet) {
         ETH_IPV4 => {
-            fast::known::<FlowKey4, P, T>(packet, tables, config, hook, now).unwrap_or(Verdict::Jump(Stage::Pod4))
+            fast::known::<FlowKey4, P, T>(packet, tables, config, hook, now).unwrap_or(Verdict::jump(Stage::Pod4))
         }
         ETH_IPV6 => {
-            fast::known::<FlowKey6, P, T>(packet, tables, config, hook, now).unwrap_or(Verdict::Jump(Stage::Pod6))
+            fast::known::<FlowKey6, P, T>(packet, tables, config, hook, now).unwrap_or(Verdict::jump(Stage::Pod6))
         }
-        _ => Verdict::Jump(Stage::Pod4),
+        _ => Verdict::jump(Stage::Pod4),
     }
 }
 
@@ -43,18 +43,18 @@ pub fn ether_type<P: Packet>(packet: &P) -> u16 {
 #[inline(always)]
 pub fn slow4<P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     if run.packet.vlan() {
-        return Verdict::Drop(DropReason::EtherType);
+        return Verdict::drop(DropReason::EtherType);
     }
     match ether_type(run.packet) {
         ETH_ARP => neighbour::arp(run.packet, run.tables, run.config),
         ETH_IPV4 => match FlowKey4::parse(run.packet, ETH_LEN) {
-            Err(reason) => Verdict::Drop(reason),
+            Err(reason) => Verdict::drop(reason),
             Ok(parsed) => match own_link4(run, &parsed) {
                 Some(verdict) => verdict,
                 None => run.flow(&parsed, &Via::pod(run.packet.ifindex()), Foreign::Plain),
             },
         },
-        _ => Verdict::Drop(DropReason::EtherType),
+        _ => Verdict::drop(DropReason::EtherType),
     }
 }
 
@@ -62,7 +62,7 @@ pub fn slow4<P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
 #[inline(always)]
 pub fn slow6<P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     match FlowKey6::parse(run.packet, ETH_LEN) {
-        Err(reason) => Verdict::Drop(reason),
+        Err(reason) => Verdict::drop(reason),
         Ok(parsed) => match own_link6(run, &parsed) {
             Some(verdict) => verdict,
             None => run.flow(&parsed, &Via::pod(run.packet.ifindex()), Foreign::Plain),
@@ -79,8 +79,8 @@ fn own_link4<P: Packet, T: Tables>(run: &mut Run<'_, P, T>, parsed: &Parsed<Flow
     }
     match key.dst {
         [224..=239, ..] if key.proto == IGMP => swallow(run, Stat::Mld),
-        [224..=255, ..] => Some(Verdict::Drop(DropReason::Multicast)),
-        answer::GATEWAY4 => Some(Verdict::Drop(DropReason::LinkLocal)),
+        [224..=255, ..] => Some(Verdict::drop(DropReason::Multicast)),
+        answer::GATEWAY4 => Some(Verdict::drop(DropReason::LinkLocal)),
         [169, 254, ..] => {
             run.tables.count(Stat::LinkLocal);
             None
@@ -107,10 +107,10 @@ fn own_link6<P: Packet, T: Tables>(run: &mut Run<'_, P, T>, parsed: &Parsed<Flow
         if key.proto == UDP && key.dport == 547_u16.to_be_bytes() {
             return swallow(run, Stat::Dhcp);
         }
-        return Some(Verdict::Drop(DropReason::Multicast));
+        return Some(Verdict::drop(DropReason::Multicast));
     }
     if key.dst[0] == 0xfe && key.dst[1] & 0xc0 == 0x80 {
-        return Some(Verdict::Drop(DropReason::LinkLocal));
+        return Some(Verdict::drop(DropReason::LinkLocal));
     }
     None
 }
@@ -118,20 +118,20 @@ fn own_link6<P: Packet, T: Tables>(run: &mut Run<'_, P, T>, parsed: &Parsed<Flow
 #[inline(always)]
 fn swallow<P: Packet, T: Tables>(run: &Run<'_, P, T>, stat: Stat) -> Option<Verdict> {
     run.tables.count(stat);
-    Some(Verdict::Consumed)
+    Some(Verdict::CONSUMED)
 }
 
 /// Program of the egress hook: nothing of ours comes here but for pods whose packets go through the node's stack.
 #[inline(always)]
 pub fn to<P: Packet, T: Tables>(packet: &P, tables: &T) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::Drop(DropReason::Program) };
+    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     if packet.mark() & config.mark != 0 {
-        return Verdict::Next;
+        return Verdict::NEXT;
     }
     let endpoint = tables.slot_by_ifindex(packet.ifindex()).and_then(|slot| tables.endpoint(slot));
     match endpoint {
-        Some(endpoint) if endpoint.flags & E_SLOW_PATH != 0 => Verdict::Next,
-        _ => Verdict::Drop(DropReason::Unmarked),
+        Some(endpoint) if endpoint.flags & E_SLOW_PATH != 0 => Verdict::NEXT,
+        _ => Verdict::drop(DropReason::Unmarked),
     }
 }
 

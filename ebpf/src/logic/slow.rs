@@ -208,15 +208,15 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         if parsed.part == Part::Later {
             match fragment::recall(self.tables, parsed, self.now) {
                 Some(key) => K::parsed_mut(self.scratch).key = key,
-                None => return self.end(Verdict::Drop(DropReason::FragNoFirst)),
+                None => return self.end(Verdict::drop(DropReason::FragNoFirst)),
             }
         }
         let key = &mut K::parsed_mut(self.scratch).key;
         *key = key.in_zone(via.zone());
         if parsed.is_icmp_error() {
-            return Verdict::Jump(K::stage(Stage::Related4, Stage::Related6));
+            return Verdict::jump(K::stage(Stage::Related4, Stage::Related6));
         }
-        Verdict::Jump(K::stage(Stage::Entry4, Stage::Entry6))
+        Verdict::jump(K::stage(Stage::Entry4, Stage::Entry6))
     }
 
     /// What a drop row will say of this packet.
@@ -235,15 +235,15 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     /// The verdict on a packet that has found no flow.
     #[inline(always)]
     fn end(&self, verdict: Verdict) -> Verdict {
-        match verdict {
-            Verdict::Next if self.scratch.foreign == Foreign::Dropped as u32 => Verdict::Drop(DropReason::NoEndpoint),
-            Verdict::Drop(DropReason::IcmpNoFlow | DropReason::FragNoFirst)
-                if self.scratch.foreign == Foreign::Passed as u32 =>
-            {
-                Verdict::Next
-            }
-            verdict => verdict,
+        let foreign = self.scratch.foreign;
+        if verdict == Verdict::NEXT && foreign == Foreign::Dropped as u32 {
+            return Verdict::drop(DropReason::NoEndpoint);
         }
+        let nobodys = verdict.is_drop(DropReason::IcmpNoFlow) || verdict.is_drop(DropReason::FragNoFirst);
+        if nobodys && foreign == Foreign::Passed as u32 {
+            return Verdict::NEXT;
+        }
+        verdict
     }
 }
 

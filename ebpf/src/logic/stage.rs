@@ -7,6 +7,7 @@
 use super::slow::{Run, Scratch};
 use super::tables::Tables;
 use super::{Packet, Verdict, door, pod, uplink};
+use crate::layout::programs::JUMPS;
 use crate::layout::{Config, FlowKey4, FlowKey6};
 
 /// A program of the jump table. Values are rows ([`crate::layout::programs::JUMPS`]).
@@ -68,6 +69,48 @@ pub enum Stage {
     /// ICMP errors.
     Related6 = 26,
 }
+
+impl Stage {
+    /// All of them, by row.
+    pub const ALL: [Self; 27] = [
+        Self::Pod4,
+        Self::Pod6,
+        Self::Uplink4,
+        Self::Uplink6,
+        Self::Tunnel4,
+        Self::Tunnel6,
+        Self::Out4,
+        Self::Out6,
+        Self::Door4,
+        Self::Door6,
+        Self::Inner4,
+        Self::Inner6,
+        Self::Entry4,
+        Self::Entry6,
+        Self::Decide,
+        Self::Open4,
+        Self::Open6,
+        Self::Masquerade4,
+        Self::Masquerade6,
+        Self::Promote4,
+        Self::Promote6,
+        Self::Leave4,
+        Self::Leave6,
+        Self::Refuse4,
+        Self::Refuse6,
+        Self::Related4,
+        Self::Related6,
+    ];
+}
+
+const _: () = {
+    let mut row = 0;
+    while row < Stage::ALL.len() {
+        assert!(Stage::ALL[row] as usize == row);
+        row += 1;
+    }
+    assert!(Stage::ALL.len() == JUMPS.len());
+};
 
 /// Runs one stage; for tests, and the one list of what each row is.
 #[inline(always)]

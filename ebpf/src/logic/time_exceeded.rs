@@ -17,8 +17,8 @@ pub fn answer<K: FlowKey, P: Packet, T: Tables>(p: &mut P, t: &T, parsed: &Parse
         && answer::take(t, slot, now)
         && answer::write(p, parsed, Error { kind, code: 0, rest: [0; 4] }).is_some();
     if !sent {
-        return Verdict::Drop(DropReason::HopLimit);
+        return Verdict::drop(DropReason::HopLimit);
     }
     t.count(Stat::TimeExceededSent);
-    Verdict::Reply(p.ifindex())
+    Verdict::reply(p.ifindex())
 }

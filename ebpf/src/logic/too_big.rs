@@ -25,17 +25,17 @@ pub fn answer<K: FlowKey, P: Packet, T: Tables>(
     now: u32,
 ) -> Verdict {
     if !answer::allowed(parsed) {
-        return Verdict::Drop(DropReason::TooBig);
+        return Verdict::drop(DropReason::TooBig);
     }
     if !answer::take(t, slot, now) {
-        return Verdict::Drop(DropReason::TooBigLimited);
+        return Verdict::drop(DropReason::TooBigLimited);
     }
     let (kind, code) = if K::V6 { V6 } else { V4 };
     // IPv6 has 32 bits of MTU, IPv4 the last 16 of the same four bytes.
     let mtu = if K::V6 { mtu.max(V6_LEAST) } else { mtu };
     if answer::write(p, parsed, Error { kind, code, rest: u32::from(mtu).to_be_bytes() }).is_none() {
-        return Verdict::Drop(DropReason::TooBig);
+        return Verdict::drop(DropReason::TooBig);
     }
     t.count(Stat::TooBigSent);
-    Verdict::Reply(p.ifindex())
+    Verdict::reply(p.ifindex())
 }

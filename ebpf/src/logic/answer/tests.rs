@@ -30,7 +30,7 @@ fn v4_says_the_mtu_and_quotes_header_and_20_bytes() {
         let t = FakeTables::node();
         let frame = build::ipv4_with(POD4, OUT4, 6, 0, options, &build::tcp(&POD4, &OUT4, 4000, 80, 0x10, &[7; 1460]));
         let (verdict, p) = big4(&t, frame.clone());
-        assert_eq!(verdict, Verdict::Reply(33));
+        assert_eq!(verdict, Verdict::reply(33));
         verify(&p.bytes);
         assert_eq!(
             p.bytes[..14],
@@ -56,7 +56,7 @@ fn v6_says_the_mtu_and_quotes_extension_headers() {
         let t = FakeTables::node();
         let frame = build::ipv6(POD6, OUT6, next, &payload);
         let (verdict, p) = big6(&t, frame.clone(), 1400);
-        assert_eq!(verdict, Verdict::Reply(33));
+        assert_eq!(verdict, Verdict::reply(33));
         verify(&p.bytes);
         assert_eq!(p.bytes[22..38], GATEWAY6);
         assert_eq!(p.bytes[38..54], POD6);
@@ -78,9 +78,9 @@ fn an_endpoint_gets_its_share_a_second() {
     let t = FakeTables::node();
     let frame = build::ipv4(POD4, OUT4, 17, &build::udp(&POD4, &OUT4, 4000, 53, &[7; 1460]));
     for _ in 0..t.config.too_big_rate {
-        assert_eq!(big4(&t, frame.clone()).0, Verdict::Reply(33));
+        assert_eq!(big4(&t, frame.clone()).0, Verdict::reply(33));
     }
-    assert_eq!(big4(&t, frame.clone()).0, Verdict::Drop(DropReason::TooBigLimited));
+    assert_eq!(big4(&t, frame.clone()).0, Verdict::drop(DropReason::TooBigLimited));
     assert!(take(&t, SLOT + 1, 0), "another endpoint has its own");
     assert!(!take(&t, SLOT, t.config.ticks_per_second - 1));
     assert!(take(&t, SLOT, t.config.ticks_per_second), "the next second");
@@ -95,7 +95,7 @@ fn what_must_not_be_answered_is_not() {
     let group = build::ipv4(POD4, [239, 1, 1, 1], 17, &build::udp(&POD4, &[239, 1, 1, 1], 4000, 53, &[7; 1460]));
     for frame in [error, later, group] {
         let (verdict, p) = big4(&t, frame.clone());
-        assert_eq!(verdict, Verdict::Drop(DropReason::TooBig));
+        assert_eq!(verdict, Verdict::drop(DropReason::TooBig));
         assert_eq!(p.bytes, frame);
     }
     assert!(t.budgets.borrow().is_empty(), "nothing is taken from the share");
@@ -109,7 +109,7 @@ fn time_exceeded_quotes_a_short_packet_whole() {
         let frame = build::ipv4(POD4, OUT4, 17, &build::udp(&POD4, &OUT4, 4000, 33434, &[0xa5; 16][..payload]));
         let mut p = FakePacket::new(frame.clone(), 33);
         let parsed = FlowKey4::parse(&mut p, 14).expect("whole");
-        assert_eq!(time_exceeded::answer(&mut p, &t, &parsed, SLOT, 0), Verdict::Reply(33));
+        assert_eq!(time_exceeded::answer(&mut p, &t, &parsed, SLOT, 0), Verdict::reply(33));
         verify(&p.bytes);
         assert_eq!(p.bytes[34..36], [11, 0]);
         assert_eq!(p.bytes[42..], frame[14..54.min(frame.len())]);
@@ -117,7 +117,7 @@ fn time_exceeded_quotes_a_short_packet_whole() {
         let frame = build::ipv6(POD6, OUT6, 17, &build::udp(&POD6, &OUT6, 4000, 33434, &[0xa5; 16][..payload]));
         let mut p = FakePacket::new(frame.clone(), 33);
         let parsed = FlowKey6::parse(&mut p, 14).expect("whole");
-        assert_eq!(time_exceeded::answer(&mut p, &t, &parsed, SLOT, 0), Verdict::Reply(33));
+        assert_eq!(time_exceeded::answer(&mut p, &t, &parsed, SLOT, 0), Verdict::reply(33));
         verify(&p.bytes);
         assert_eq!(p.bytes[54..56], [3, 0]);
         assert_eq!(p.bytes[62..], frame[14..74.min(frame.len())]);
@@ -130,5 +130,5 @@ fn time_exceeded_takes_from_the_same_share() {
     while take(&t, SLOT, 0) {}
     let mut p = FakePacket::new(build::ipv4(POD4, OUT4, 17, &build::udp(&POD4, &OUT4, 4000, 33434, b"")), 33);
     let parsed = FlowKey4::parse(&mut p, 14).expect("whole");
-    assert_eq!(time_exceeded::answer(&mut p, &t, &parsed, SLOT, 0), Verdict::Drop(DropReason::HopLimit));
+    assert_eq!(time_exceeded::answer(&mut p, &t, &parsed, SLOT, 0), Verdict::drop(DropReason::HopLimit));
 }

@@ -67,7 +67,7 @@ fn a_packet_comes_out_of_the_tunnel_as_it_went_in() {
         let frame = inner(inner_v6);
         let mut p = FakePacket::new(frame.clone(), 9);
         let verdict = send(&mut p, &t.config, &t.nodes[&2], inner_v6);
-        assert_eq!(verdict, Verdict::Neighbour { ifindex: 70, next_hop: Addr::v4(GATEWAY4) });
+        assert_eq!(verdict, Verdict::neighbour(70, Addr::v4(GATEWAY4)));
         verify(&p.bytes);
 
         let udp = 14 + if outer_v6 { 40 } else { 20 };
@@ -106,7 +106,7 @@ fn the_header_of_a_long_gso_packet_does_not_overflow() {
     frame.resize(14 + 65_530, 0);
     let mut p = FakePacket::new(frame, 9);
     p.gso_size = 1400;
-    assert!(matches!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::Neighbour { .. }));
+    assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false).kind(), crate::logic::verdict::Kind::Neighbour);
     assert_eq!(p.bytes[16..18], [0xff, 0xff]);
 }
 
@@ -116,7 +116,7 @@ fn what_is_encapsulated_already_goes_by_the_device() {
         let t = tables(false);
         let mut p = FakePacket::new(inner(false), 9);
         p.adjust_error = Some(errno);
-        assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::TunnelDevice(t.config.tunnel_dev));
+        assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::tunnel_device(t.config.tunnel_dev));
         assert_eq!(p.tunnel_key, Some(TunnelKey { vni: 1, remote: Addr::v4(THERE4) }));
         assert_eq!(p.bytes, inner(false));
     }
@@ -128,7 +128,7 @@ fn without_a_device_it_is_dropped_and_says_so() {
     t.config.tunnel_dev = 0;
     let mut p = FakePacket::new(inner(false), 9);
     p.adjust_error = Some(EALREADY);
-    assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::Drop(DropReason::TunnelDevice));
+    assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::drop(DropReason::TunnelDevice));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_node_without_tunnel_gets_none() {
     let mut t = tables(false);
     t.nodes.get_mut(&2).expect("there").flags = N_PRESENT;
     let mut p = FakePacket::new(inner(false), 9);
-    assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::Drop(DropReason::NoNode));
+    assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::drop(DropReason::NoNode));
 }
 
 fn tunnelled(t: &FakeTables) -> FakePacket {

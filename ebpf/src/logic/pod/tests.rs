@@ -8,17 +8,17 @@ fn what_is_neither_ip_nor_arp_or_has_a_tag_is_dropped() {
     let mut tables = FakeTables::node();
     tables.pod(1, 9, 2);
     let mut lldp = FakePacket::new(build::ethernet(0x88cc, &[0; 46]), 9);
-    assert_eq!(drive(Hook::FromPod, &mut lldp, &tables, 1), Verdict::Drop(DropReason::EtherType));
+    assert_eq!(drive(Hook::FromPod, &mut lldp, &tables, 1), Verdict::drop(DropReason::EtherType));
     let mut tagged = FakePacket::new(build::ipv4([10, 0, 1, 2], [10, 0, 1, 3], 17, &[0; 8]), 9);
     tagged.vlan = true;
-    assert_eq!(drive(Hook::FromPod, &mut tagged, &tables, 1), Verdict::Drop(DropReason::EtherType));
+    assert_eq!(drive(Hook::FromPod, &mut tagged, &tables, 1), Verdict::drop(DropReason::EtherType));
 }
 
 #[test]
 fn a_link_without_a_row_is_closed() {
     let tables = FakeTables::node();
     let mut packet = FakePacket::new(build::ipv4([10, 0, 1, 2], [10, 0, 1, 3], 47, &[0; 8]), 9);
-    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, 1), Verdict::Drop(DropReason::UnknownLink));
+    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, 1), Verdict::drop(DropReason::UnknownLink));
 }
 
 #[test]
@@ -26,12 +26,12 @@ fn the_node_sends_nothing_to_a_pods_link_itself_but_on_the_slow_path() {
     let mut tables = FakeTables::node();
     tables.pod(1, 9, 2);
     let packet = || FakePacket::new(build::ipv4([10, 0, 1, 1], [10, 0, 1, 2], 17, &[0; 8]), 9);
-    assert_eq!(drive(Hook::ToPod, &mut packet(), &tables, 1), Verdict::Drop(DropReason::Unmarked));
+    assert_eq!(drive(Hook::ToPod, &mut packet(), &tables, 1), Verdict::drop(DropReason::Unmarked));
     let mut marked = packet();
     marked.mark = tables.config.mark;
-    assert_eq!(drive(Hook::ToPod, &mut marked, &tables, 1), Verdict::Next);
+    assert_eq!(drive(Hook::ToPod, &mut marked, &tables, 1), Verdict::NEXT);
     tables.endpoints.get_mut(&1).unwrap().flags = E_PRESENT | E_SLOW_PATH;
-    assert_eq!(drive(Hook::ToPod, &mut packet(), &tables, 1), Verdict::Next);
+    assert_eq!(drive(Hook::ToPod, &mut packet(), &tables, 1), Verdict::NEXT);
 }
 
 proptest::proptest! {

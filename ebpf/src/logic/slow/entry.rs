@@ -16,7 +16,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     pub(in crate::logic) fn entry<K: Slow>(&mut self) -> Verdict {
         let parsed = *K::parsed(self.scratch);
         let key = &parsed.key;
-        let decide = Verdict::Jump(Stage::Decide);
+        let decide = Verdict::jump(Stage::Decide);
         let opens = life::opens(key.proto(), parsed.tcp);
         let Some(found) = life::find(self.tables, key, opens) else {
             self.without(&parsed, opens);
@@ -53,9 +53,9 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let due = self.advance(&parsed, found, opposite);
         entry.copy(if flags & F_OPENER != 0 { &mut self.scratch.forward } else { &mut self.scratch.reverse });
         if due {
-            return Verdict::Jump(K::stage(Stage::Promote4, Stage::Promote6));
+            return Verdict::jump(K::stage(Stage::Promote4, Stage::Promote6));
         }
-        Verdict::Jump(K::stage(Stage::Leave4, Stage::Leave6))
+        Verdict::jump(K::stage(Stage::Leave4, Stage::Leave6))
     }
 
     #[inline(always)]
@@ -133,7 +133,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     pub(in crate::logic) fn promote<K: Slow>(&mut self) -> Verdict {
         let (key, other) = (K::parsed(self.scratch).key, *K::other(self.scratch));
         promote::promote(self.tables, self.config, self.scratch, &key, &other);
-        Verdict::Jump(K::stage(Stage::Leave4, Stage::Leave6))
+        Verdict::jump(K::stage(Stage::Leave4, Stage::Leave6))
     }
 
     /// Whether a tunnel packet comes from the node that its flow belongs to.

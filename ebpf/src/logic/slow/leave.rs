@@ -17,13 +17,13 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         fragment::remember(self.tables, &parsed, self.now);
         let entry = self.scratch.mine();
         if self.is_too_big(&parsed) || forward::hops_used_up(&parsed, entry) {
-            return Verdict::Jump(K::stage(Stage::Refuse4, Stage::Refuse6));
+            return Verdict::jump(K::stage(Stage::Refuse4, Stage::Refuse6));
         }
         if self.scratch.rewritten == 0
             && entry.flags & REWRITES != 0
             && nat::rewrite(self.packet, &parsed, entry).is_err()
         {
-            return Verdict::Drop(DropReason::Rewrite);
+            return Verdict::drop(DropReason::Rewrite);
         }
         forward::forward(self.packet, self.tables, self.config, &parsed, self.scratch.mine(), true)
     }
@@ -43,8 +43,8 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         match (self.is_too_big(&parsed), pod) {
             (true, true) => too_big::answer(self.packet, self.tables, &parsed, slot, mtu, self.now),
             (false, true) => time_exceeded::answer(self.packet, self.tables, &parsed, slot, self.now),
-            (true, false) => Verdict::Drop(DropReason::TooBig),
-            (false, false) => Verdict::Drop(DropReason::HopLimit),
+            (true, false) => Verdict::drop(DropReason::TooBig),
+            (false, false) => Verdict::drop(DropReason::HopLimit),
         }
     }
 }

@@ -16,20 +16,23 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     #[inline(always)]
     pub(in crate::logic) fn decide(&mut self) -> Verdict {
         let on = if self.scratch.question.v6 != 0 { Stage::Open6 } else { Stage::Open4 };
-        let verdict = match self.decided() {
-            Ok(true) => return Verdict::Jump(on),
-            Ok(false) => Verdict::Next,
-            Err(reason) => Verdict::Drop(reason),
+        let denied = match self.decided() {
+            Ok(true) => return Verdict::jump(on),
+            Ok(false) => NOT_OURS,
+            Err(reason) => reason as u32,
         };
         // A packet that only stands in the way of a flow leaves that alone.
         if self.scratch.why == Why::New as u32 {
-            return self.end(verdict);
+            return self.denied(denied);
         }
-        self.scratch.denied = match verdict {
-            Verdict::Drop(reason) => reason as u32,
-            _ => NOT_OURS,
-        };
-        Verdict::Jump(on)
+        self.scratch.denied = denied;
+        Verdict::jump(on)
+    }
+
+    /// The verdict by a reason, or [`NOT_OURS`].
+    #[inline(always)]
+    fn denied(&self, reason: u32) -> Verdict {
+        self.end(if reason == NOT_OURS { Verdict::NEXT } else { Verdict::drop_kept(reason) })
     }
 
     /// Removes what there was of a flow.
@@ -48,10 +51,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let other = *K::other(self.scratch);
         if self.scratch.denied != 0 {
             self.remove(&key, &other);
-            return self.end(match DropReason::from_byte(self.scratch.denied as u8) {
-                Some(reason) => Verdict::Drop(reason),
-                None => Verdict::Next,
-            });
+            return self.denied(self.scratch.denied);
         }
         let opener = self.scratch.opener != 0;
         let outside = self.scratch.uplink != 0;
@@ -66,7 +66,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         if !opener {
             // The flow goes another way now; this packet may not open one against its direction.
             self.remove(&key, &other);
-            return Verdict::Drop(DropReason::NoRoute);
+            return Verdict::drop(DropReason::NoRoute);
         }
         self.remove(&key, &other);
         let now = self.now;
@@ -83,7 +83,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         reverse.created = now;
         reverse.last_seen = now;
         if outside {
-            return Verdict::Jump(K::stage(Stage::Masquerade4, Stage::Masquerade6));
+            return Verdict::jump(K::stage(Stage::Masquerade4, Stage::Masquerade6));
         }
         // An LRU table takes everything but when it is busy: then this packet passes and the next one decides again.
         let answers = key.opposite(&self.scratch.forward);
@@ -99,7 +99,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         // Writes the entry of the replies.
         match masquerade::open(self.packet, self.tables, self.config, self.scratch, &key, uplink, self.now) {
             Ok(()) => self.opened(&key),
-            Err(reason) => Verdict::Drop(reason),
+            Err(reason) => Verdict::drop(reason),
         }
     }
 
@@ -107,7 +107,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     fn opened<K: Slow>(&mut self, key: &K) -> Verdict {
         let _ = key.put(self.tables, &self.scratch.forward, Table::Probation, Insert::Any);
         self.tables.count(Stat::FlowOpened);
-        Verdict::Jump(K::stage(Stage::Leave4, Stage::Leave6))
+        Verdict::jump(K::stage(Stage::Leave4, Stage::Leave6))
     }
 
     /// A living flow under its new decision: rewrites, counters, times and state stay.
@@ -142,7 +142,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         // Refused only where a full table lacks one of the two: the next packet decides again.
         let _ = key.put(tables, mine, table, Insert::Any);
         let _ = other.put(tables, its, table, Insert::Any);
-        Verdict::Jump(K::stage(Stage::Leave4, Stage::Leave6))
+        Verdict::jump(K::stage(Stage::Leave4, Stage::Leave6))
     }
 
     /// Takes over from the table what a decision does not know: counters, times, state.

@@ -16,8 +16,8 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     pub(in crate::logic) fn related<K: Slow>(&mut self) -> Verdict {
         let parsed = *K::parsed(self.scratch);
         match self.follow(&parsed) {
-            Ok(()) => Verdict::Jump(K::stage(Stage::Leave4, Stage::Leave6)),
-            Err(reason) => self.end(Verdict::Drop(reason)),
+            Ok(()) => Verdict::jump(K::stage(Stage::Leave4, Stage::Leave6)),
+            Err(reason) => self.end(Verdict::drop(reason)),
         }
     }
 

@@ -67,9 +67,9 @@ fn from_b(tables: &FakeTables, flags: u8, payload: &[u8], now: u32) -> Verdict {
 }
 
 fn handshake(tables: &FakeTables) {
-    assert_eq!(from_a(tables, SYN, b"", START), Verdict::Peer(LINK_B));
-    assert_eq!(from_b(tables, SYN | ACK, b"", START), Verdict::Peer(LINK_A));
-    assert_eq!(from_a(tables, ACK, b"", START), Verdict::Peer(LINK_B));
+    assert_eq!(from_a(tables, SYN, b"", START), Verdict::peer(LINK_B));
+    assert_eq!(from_b(tables, SYN | ACK, b"", START), Verdict::peer(LINK_A));
+    assert_eq!(from_a(tables, ACK, b"", START), Verdict::peer(LINK_B));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_first_packet_writes_both_directions_and_the_packet_is_not_touched() {
     let tables = node();
     let mut packet = tcp(A, B, (1000, 80), SYN, b"", LINK_A);
     let before = packet.bytes.clone();
-    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::Peer(LINK_B));
+    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::peer(LINK_B));
     assert_eq!(packet.bytes, before, "forwarding on one node writes nothing");
     let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap();
     let back = entry(&tables, &key(B, A, (80, 1000), 6), Table::Probation).unwrap();
@@ -177,7 +177,7 @@ fn a_full_established_table_leaves_the_flow_where_it_works() {
     tables.established_limit = 1;
     handshake(&tables);
     for _ in 0..10 {
-        assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::Peer(LINK_B));
+        assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::peer(LINK_B));
     }
     assert_eq!(tables.stat(Stat::FlowTableFull), 1, "tried once a tick");
     assert!(tables.flow4.borrow().is_empty(), "neither direction alone");
@@ -196,7 +196,7 @@ fn an_endpoint_that_has_its_share_gets_no_more_of_the_established_table() {
         send((A, B), (port, 80), SYN, LINK_A);
         send((B, A), (80, port), SYN | ACK, LINK_B);
         for _ in 0..3 {
-            assert_eq!(send((A, B), (port, 80), ACK, LINK_A), Verdict::Peer(LINK_B));
+            assert_eq!(send((A, B), (port, 80), ACK, LINK_A), Verdict::peer(LINK_B));
         }
     }
     assert_eq!((tables.stat(Stat::FlowPromoted), tables.stat(Stat::FlowEndpointFull)), (1, 1));
@@ -211,7 +211,7 @@ fn an_idle_direction_lives_as_long_as_the_other_is_busy() {
         send(START + i * 30 * SECOND);
     }
     let mut late = udp(B, A, (6, 5), LINK_B);
-    assert_eq!(drive(Hook::FromPod, &mut late, &tables, START + 571 * SECOND), Verdict::Peer(LINK_A));
+    assert_eq!(drive(Hook::FromPod, &mut late, &tables, START + 571 * SECOND), Verdict::peer(LINK_A));
     assert_eq!(tables.stat(Stat::FlowOpened), 1, "an answer, not a flow of its own");
 }
 
@@ -266,7 +266,7 @@ fn an_answer_whose_entry_was_pushed_out_is_still_an_answer() {
     let tables = node();
     handshake(&tables);
     tables.remove_flow4(&key(B, A, (80, 1000), 6), Table::Probation);
-    assert_eq!(from_b(&tables, ACK, b"answer", START), Verdict::Peer(LINK_A));
+    assert_eq!(from_b(&tables, ACK, b"answer", START), Verdict::peer(LINK_A));
     let back = entry(&tables, &key(B, A, (80, 1000), 6), Table::Probation).unwrap();
     assert_eq!((back.flags & F_OPENER, back.hook), (0, LINK_B));
     let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap();
@@ -279,10 +279,10 @@ fn a_pod_can_not_send_as_another_nor_ride_its_flow() {
     handshake(&tables);
     // Pod B sends pod A's own packets.
     let mut forged = tcp(A, B, (1000, 80), ACK, b"forged", LINK_B);
-    assert_eq!(drive(Hook::FromPod, &mut forged, &tables, START), Verdict::Drop(DropReason::SourceGuard));
+    assert_eq!(drive(Hook::FromPod, &mut forged, &tables, START), Verdict::drop(DropReason::SourceGuard));
     let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Probation).unwrap();
     assert_eq!((there.packets, there.hook), (2, LINK_A), "the flow is as it was");
-    assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::Peer(LINK_B));
+    assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::peer(LINK_B));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn the_drop_row_says_who_and_why() {
     let mut scratch = Scratch::default();
     let mut packet = tcp(OUTSIDE, B, (1000, 80), SYN, b"", LINK_A);
     let verdict = drive_with(Hook::FromPod, &mut packet, &tables, &mut scratch, START);
-    assert_eq!(verdict, Verdict::Drop(DropReason::SourceGuard));
+    assert_eq!(verdict, Verdict::drop(DropReason::SourceGuard));
     assert_eq!((scratch.drop.src, scratch.drop.dst), (Addr::v4(OUTSIDE), Addr::v4(B)));
     assert_eq!((scratch.drop.dport, scratch.drop.proto, scratch.drop.ifindex), (80_u16.to_be_bytes(), 6, LINK_A));
 }
@@ -300,8 +300,8 @@ fn the_drop_row_says_who_and_why() {
 fn an_endpoint_not_committed_yet_neither_sends_nor_receives() {
     let mut tables = node();
     tables.endpoints.get_mut(&2).unwrap().flags = E_PRESENT;
-    assert_eq!(from_a(&tables, SYN, b"", START), Verdict::Drop(DropReason::NotReady));
-    assert_eq!(from_b(&tables, SYN, b"", START), Verdict::Drop(DropReason::NotReady));
+    assert_eq!(from_a(&tables, SYN, b"", START), Verdict::drop(DropReason::NotReady));
+    assert_eq!(from_b(&tables, SYN, b"", START), Verdict::drop(DropReason::NotReady));
     assert!(tables.flow4_new.borrow().is_empty(), "a denial writes no entry");
 }
 
@@ -310,12 +310,12 @@ fn an_isolated_endpoint_is_closed_and_its_living_flows_end() {
     let mut tables = node();
     handshake(&tables);
     tables.endpoints.insert(2, Endpoint { ingress_rules: 7, ..tables.endpoints[&2] });
-    assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::Peer(LINK_B), "the rows alone change no living flow");
+    assert_eq!(from_a(&tables, ACK, b"data", START), Verdict::peer(LINK_B), "the rows alone change no living flow");
     tables.epochs.borrow_mut().insert(2, 201);
-    assert_eq!(from_b(&tables, ACK, b"data", START), Verdict::Drop(DropReason::PolicyIngress), "judged by its opener");
+    assert_eq!(from_b(&tables, ACK, b"data", START), Verdict::drop(DropReason::PolicyIngress), "judged by its opener");
     assert!(tables.flow4_new.borrow().is_empty());
-    assert_eq!(from_a(&tables, SYN, b"", START), Verdict::Drop(DropReason::PolicyIngress));
-    assert_eq!(from_b(&tables, SYN, b"", START), Verdict::Peer(LINK_A), "it may still open");
+    assert_eq!(from_a(&tables, SYN, b"", START), Verdict::drop(DropReason::PolicyIngress));
+    assert_eq!(from_b(&tables, SYN, b"", START), Verdict::peer(LINK_A), "it may still open");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn a_flow_judged_again_and_allowed_keeps_its_counters_and_its_table() {
     from_a(&tables, ACK, b"1", START);
     from_a(&tables, ACK, b"2", START);
     tables.epochs.borrow_mut().insert(1, 101);
-    assert_eq!(from_b(&tables, ACK, b"answer", START), Verdict::Peer(LINK_A));
+    assert_eq!(from_b(&tables, ACK, b"answer", START), Verdict::peer(LINK_A));
     assert_eq!(tables.stat(Stat::FlowRejudged), 1);
     let there = entry(&tables, &key(A, B, (1000, 80), 6), Table::Established).unwrap();
     let back = entry(&tables, &key(B, A, (80, 1000), 6), Table::Established).unwrap();
@@ -338,12 +338,12 @@ fn a_flow_judged_again_and_allowed_keeps_its_counters_and_its_table() {
 fn nobody_and_no_node_are_said_apart() {
     let tables = node();
     let to = |dst| drive(Hook::FromPod, &mut udp(A, dst, (1, 2), LINK_A), &tables, START);
-    assert_eq!(to([10, 0, 1, 200]), Verdict::Drop(DropReason::NoEndpoint));
-    assert_eq!(to([10, 0, 7, 1]), Verdict::Drop(DropReason::Unowned));
-    assert_eq!(to(REMOTE), Verdict::Drop(DropReason::NoNode));
-    assert_eq!(to([224, 0, 0, 5]), Verdict::Drop(DropReason::Multicast));
-    assert_eq!(to([169, 254, 1, 1]), Verdict::Drop(DropReason::LinkLocal));
-    assert_eq!(to(OUTSIDE), Verdict::Drop(DropReason::NoRoute));
+    assert_eq!(to([10, 0, 1, 200]), Verdict::drop(DropReason::NoEndpoint));
+    assert_eq!(to([10, 0, 7, 1]), Verdict::drop(DropReason::Unowned));
+    assert_eq!(to(REMOTE), Verdict::drop(DropReason::NoNode));
+    assert_eq!(to([224, 0, 0, 5]), Verdict::drop(DropReason::Multicast));
+    assert_eq!(to([169, 254, 1, 1]), Verdict::drop(DropReason::LinkLocal));
+    assert_eq!(to(OUTSIDE), Verdict::drop(DropReason::NoRoute));
 }
 
 #[test]
@@ -352,12 +352,12 @@ fn to_another_node_costs_one_hop_and_the_answer_comes_by_an_uplink() {
     remote(&mut tables, 0);
     let mut packet = udp(A, REMOTE, (1, 2), LINK_A);
     let verdict = drive(Hook::FromPod, &mut packet, &tables, START);
-    assert_eq!(verdict, Verdict::Neighbour { ifindex: UPLINK, next_hop: Addr::v4([192, 168, 0, 2]) });
+    assert_eq!(verdict, Verdict::neighbour(UPLINK, Addr::v4([192, 168, 0, 2])));
     assert_eq!(packet.bytes[22], 63);
     crate::logic::testing::verify(&packet.bytes);
     assert_eq!(packet.mark & tables.config.mark, tables.config.mark);
     let mut answer = udp(REMOTE, A, (2, 1), UPLINK);
-    assert_eq!(drive(Hook::FromUplink, &mut answer, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(drive(Hook::FromUplink, &mut answer, &tables, START), Verdict::peer(LINK_A));
     assert_eq!(answer.bytes[22], 64, "none on arrival");
     let back = entry(&tables, &key(REMOTE, A, (2, 1), 17), Table::Probation).unwrap();
     assert_eq!(back.hook, HOOK_UPLINK);
@@ -368,10 +368,10 @@ fn a_pod_of_another_node_that_should_come_by_tunnel_is_not_believed_without() {
     let mut tables = node();
     remote(&mut tables, N_TUNNEL);
     let mut opener = udp(REMOTE, A, (1, 2), UPLINK);
-    assert_eq!(drive(Hook::FromUplink, &mut opener, &tables, START), Verdict::Drop(DropReason::TunnelSpoof));
+    assert_eq!(drive(Hook::FromUplink, &mut opener, &tables, START), Verdict::drop(DropReason::TunnelSpoof));
     // Nor inside a tunnel of somebody else.
     for (outer, expected) in
-        [([192, 168, 0, 2], Verdict::Peer(LINK_A)), ([192, 168, 0, 9], Verdict::Drop(DropReason::TunnelSpoof))]
+        [([192, 168, 0, 2], Verdict::peer(LINK_A)), ([192, 168, 0, 9], Verdict::drop(DropReason::TunnelSpoof))]
     {
         let mut packet = udp(REMOTE, A, (1, 2), 52);
         packet.tunnel_key = Some(crate::logic::packet::TunnelKey { vni: 1, remote: Addr::v4(outer) });
@@ -387,11 +387,11 @@ fn what_the_node_and_its_pod_say_to_each_other_goes_through_the_door() {
     let node4 = tables.config.node4;
     let mut packet = udp(node4, A, (1, 2), tables.config.door_pods);
     packet.mark = tables.config.mark;
-    assert_eq!(drive(Hook::FromDoor, &mut packet, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(drive(Hook::FromDoor, &mut packet, &tables, START), Verdict::peer(LINK_A));
     assert_eq!(packet.mark, 0, "a pod sees no mark of ours");
     let mut answer = udp(A, node4, (2, 1), LINK_A);
     answer.bytes[0] = 0xee;
-    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::Stack);
+    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::STACK);
     assert_eq!(&answer.bytes[..6], &build::GATEWAY, "or the stack takes it for another host's");
     let back = entry(&tables, &key(A, node4, (2, 1), 17), Table::Probation).unwrap();
     assert_eq!(back.flags & F_OPENER, 0);
@@ -404,9 +404,9 @@ fn the_node_reaches_an_isolated_pod_and_what_it_forwards_does_not() {
     tables.endpoints.insert(1, Endpoint { ingress_rules: 7, ..tables.endpoints[&1] });
     let mut own = udp(tables.config.node4, A, (1, 2), 51);
     own.mark = tables.config.mark;
-    assert_eq!(drive(Hook::FromDoor, &mut own, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(drive(Hook::FromDoor, &mut own, &tables, START), Verdict::peer(LINK_A));
     let mut forwarded = udp(OUTSIDE, A, (1, 2), 51);
-    assert_eq!(drive(Hook::FromDoor, &mut forwarded, &tables, START), Verdict::Drop(DropReason::PolicyIngress));
+    assert_eq!(drive(Hook::FromDoor, &mut forwarded, &tables, START), Verdict::drop(DropReason::PolicyIngress));
 }
 
 #[test]
@@ -414,9 +414,9 @@ fn an_answer_leaves_by_the_door_its_opener_came_in_by() {
     let tables = node();
     // Forwarded by the stack after a destination translation: the answer must pass the stack again.
     let mut packet = udp(OUTSIDE, A, (1, 2), 51);
-    assert_eq!(drive(Hook::FromDoor, &mut packet, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(drive(Hook::FromDoor, &mut packet, &tables, START), Verdict::peer(LINK_A));
     let mut answer = udp(A, OUTSIDE, (2, 1), LINK_A);
-    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::Stack);
+    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::STACK);
 }
 
 #[test]
@@ -426,15 +426,15 @@ fn what_is_not_of_pods_passes_an_uplink() {
     let node4 = tables.config.node4;
     for src in [[192, 168, 0, 2], OUTSIDE] {
         let mut packet = tcp(src, node4, (1000, 22), SYN, b"", UPLINK);
-        assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, START), Verdict::Next);
+        assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, START), Verdict::NEXT);
         let mut other = tcp(src, [192, 168, 0, 77], (1000, 22), SYN, b"", UPLINK);
-        assert_eq!(drive(Hook::FromUplink, &mut other, &tables, START), Verdict::Next);
+        assert_eq!(drive(Hook::FromUplink, &mut other, &tables, START), Verdict::NEXT);
     }
     let mut leaving = tcp(node4, OUTSIDE, (22, 1000), ACK, b"", UPLINK);
-    assert_eq!(drive(Hook::ToUplink, &mut leaving, &tables, START), Verdict::Next);
+    assert_eq!(drive(Hook::ToUplink, &mut leaving, &tables, START), Verdict::NEXT);
     assert!(tables.flow4_new.borrow().is_empty());
     let mut martian = udp(A, node4, (1, 2), UPLINK);
-    assert_eq!(drive(Hook::FromUplink, &mut martian, &tables, START), Verdict::Drop(DropReason::Martian));
+    assert_eq!(drive(Hook::FromUplink, &mut martian, &tables, START), Verdict::drop(DropReason::Martian));
 }
 
 #[test]
@@ -445,13 +445,13 @@ fn out_of_the_cluster_by_the_nodes_address_and_back() {
     let mut packet = udp(A, OUTSIDE, (1000, 53), LINK_A);
     packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
     let verdict = drive(Hook::FromPod, &mut packet, &tables, START);
-    assert_eq!(verdict, Verdict::Neighbour { ifindex: UPLINK, next_hop: gateway });
+    assert_eq!(verdict, Verdict::neighbour(UPLINK, gateway));
     assert_eq!(&packet.bytes[26..30], &[192, 168, 0, 1]);
     crate::logic::testing::verify(&packet.bytes);
     let port = u16::from_be_bytes([packet.bytes[34], packet.bytes[35]]);
     assert!(port >= 61_000, "{port}");
     let mut answer = udp(OUTSIDE, [192, 168, 0, 1], (53, port), UPLINK);
-    assert_eq!(drive(Hook::FromUplink, &mut answer, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(drive(Hook::FromUplink, &mut answer, &tables, START), Verdict::peer(LINK_A));
     assert_eq!((&answer.bytes[30..34], &answer.bytes[36..38]), (&A[..], &1000_u16.to_be_bytes()[..]));
     crate::logic::testing::verify(&answer.bytes);
 
@@ -459,7 +459,7 @@ fn out_of_the_cluster_by_the_nodes_address_and_back() {
     tables.epochs.borrow_mut().insert(0, 2);
     let mut packet = udp(OUTSIDE, [192, 168, 0, 1], (53, port), UPLINK);
     packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
-    assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, START), Verdict::peer(LINK_A));
     assert_eq!(&packet.bytes[30..34], &A);
     let mut packet = udp(A, OUTSIDE, (1000, 53), LINK_A);
     packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
@@ -473,11 +473,11 @@ fn v6_goes_the_same_ways() {
     let tables = node();
     let (a, b) = (pod6(2), pod6(3));
     let mut packet = FakePacket::new(build::ipv6(a, b, 6, &build::tcp(&a, &b, 1000, 80, SYN, b"")), LINK_A);
-    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::Peer(LINK_B));
+    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::peer(LINK_B));
     let mut answer = FakePacket::new(build::ipv6(b, a, 6, &build::tcp(&b, &a, 80, 1000, SYN | ACK, b"")), LINK_B);
-    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::Peer(LINK_A));
+    assert_eq!(drive(Hook::FromPod, &mut answer, &tables, START), Verdict::peer(LINK_A));
     let mut forged = FakePacket::new(build::ipv6(b, a, 6, &build::tcp(&b, &a, 80, 1000, ACK, b"")), LINK_A);
-    assert_eq!(drive(Hook::FromPod, &mut forged, &tables, START), Verdict::Drop(DropReason::SourceGuard));
+    assert_eq!(drive(Hook::FromPod, &mut forged, &tables, START), Verdict::drop(DropReason::SourceGuard));
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn a_pod_without_an_address_of_the_family_is_told_apart_from_a_forger() {
     tables.endpoints.insert(1, Endpoint { v6: [0; 16], flags: E_PRESENT | E_READY, ..tables.endpoints[&1] });
     let (a, b) = (pod6(2), pod6(3));
     let mut packet = FakePacket::new(build::ipv6(a, b, 17, &build::udp(&a, &b, 1, 2, b"")), LINK_A);
-    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::Drop(DropReason::Family));
+    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::drop(DropReason::Family));
 }
 
 #[test]
@@ -497,6 +497,6 @@ fn an_entry_in_the_way_of_another_flows_answers_is_not_stolen() {
     let stack = FlowEntry { hook: LINK_A, ..FlowEntry::default() };
     outer.put(&tables, &stack, Table::Probation, Insert::New).unwrap();
     let mut packet = udp(A, OUTSIDE, (1000, 53), UPLINK);
-    assert_eq!(drive(Hook::ToUplink, &mut packet, &tables, START), Verdict::Drop(DropReason::MasqSource));
+    assert_eq!(drive(Hook::ToUplink, &mut packet, &tables, START), Verdict::drop(DropReason::MasqSource));
     assert_eq!(entry(&tables, &outer, Table::Probation).unwrap().hook, LINK_A);
 }

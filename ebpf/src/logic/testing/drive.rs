@@ -2,7 +2,8 @@
 
 use super::{FakePacket, FakeTables};
 use crate::logic::tables::Tables;
-use crate::logic::{Hook, Scratch, Verdict, door, pod, stage, uplink};
+use crate::logic::verdict::Kind;
+use crate::logic::{Hook, Scratch, Stage, Verdict, door, pod, stage, uplink};
 
 /// Runs the programs of a hook until a verdict.
 pub(crate) fn drive(hook: Hook, packet: &mut FakePacket, tables: &FakeTables, now: u32) -> Verdict {
@@ -27,7 +28,10 @@ pub(crate) fn drive_with(
         Hook::FromDoor => door::from(packet, tables, now),
     };
     for _ in 0..16 {
-        let Verdict::Jump(next) = verdict else { return verdict };
+        if verdict.kind() != Kind::Jump {
+            return verdict;
+        }
+        let next = Stage::ALL[verdict.value() as usize];
         verdict = stage::run(next, packet, tables, tables.config().unwrap(), scratch, now);
     }
     panic!("the kernel ends a chain of 33 jumps");

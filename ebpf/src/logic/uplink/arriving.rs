@@ -18,14 +18,14 @@ use fast::Quick;
 /// Fast program of an uplink's ingress.
 #[inline(always)]
 pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, scratch: &mut Scratch, now: u32) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::Next };
+    let Some(config) = tables.config() else { return Verdict::NEXT };
     if packet.vlan() {
-        return Verdict::Next;
+        return Verdict::NEXT;
     }
     match ether_type(packet) {
         ETH_IPV4 => arrived::<FlowKey4, P, T>(packet, tables, config, scratch, &Addr::v4(config.node4), now),
         ETH_IPV6 => arrived::<FlowKey6, P, T>(packet, tables, config, scratch, &Addr::v6(config.node6), now),
-        _ => Verdict::Next,
+        _ => Verdict::NEXT,
     }
 }
 
@@ -38,7 +38,7 @@ fn arrived<K: Quick, P: Packet, T: Tables>(
     node: &Addr,
     now: u32,
 ) -> Verdict {
-    let slow = Verdict::Jump(if K::V6 { Stage::Uplink6 } else { Stage::Uplink4 });
+    let slow = Verdict::jump(if K::V6 { Stage::Uplink6 } else { Stage::Uplink4 });
     let Some(parsed) = K::quick(packet) else { return slow };
     let key = &parsed.key;
     if key.dst() == *node {
@@ -46,7 +46,7 @@ fn arrived<K: Quick, P: Packet, T: Tables>(
             return unpack(packet, tables, config, scratch, &parsed);
         }
         if !may_be_masqueraded(config, &parsed) && !is_from_pod(tables, &key.src()) {
-            return Verdict::Next;
+            return Verdict::NEXT;
         }
     }
     match fast::hit(packet, tables, config, &parsed, HOOK_UPLINK, now) {
@@ -85,21 +85,21 @@ fn unpack<K: Quick, P: Packet, T: Tables>(
             tables.count(Stat::Decapsulated);
             unpacked(packet, scratch, outer)
         }
-        Ok(Received::Device | Received::Other) => Verdict::Next,
-        Err(reason) => Verdict::Drop(reason),
+        Ok(Received::Device | Received::Other) => Verdict::NEXT,
+        Err(reason) => Verdict::drop(reason),
     }
 }
 
 /// Program of the collect-metadata device's ingress: what it has unpacked for us.
 #[inline(always)]
 pub fn from_tunnel_device<P: Packet, T: Tables>(packet: &mut P, tables: &T, scratch: &mut Scratch) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::Drop(DropReason::Program) };
+    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     match encap::device_sender(packet, config) {
         Ok(outer) => {
             tables.count(Stat::DecapsulatedDevice);
             unpacked(packet, scratch, outer)
         }
-        Err(reason) => Verdict::Drop(reason),
+        Err(reason) => Verdict::drop(reason),
     }
 }
 
@@ -107,16 +107,16 @@ pub fn from_tunnel_device<P: Packet, T: Tables>(packet: &mut P, tables: &T, scra
 fn unpacked<P: Packet>(packet: &P, scratch: &mut Scratch, outer: Addr) -> Verdict {
     scratch.outer = outer;
     match ether_type(packet) {
-        ETH_IPV4 => Verdict::Jump(Stage::Inner4),
-        ETH_IPV6 => Verdict::Jump(Stage::Inner6),
-        _ => Verdict::Drop(DropReason::TunnelHeader),
+        ETH_IPV4 => Verdict::jump(Stage::Inner4),
+        ETH_IPV6 => Verdict::jump(Stage::Inner6),
+        _ => Verdict::drop(DropReason::TunnelHeader),
     }
 }
 
 /// Fast program of what came out of our tunnel.
 #[inline(always)]
 pub fn inner<K: Quick, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
-    let slow = Verdict::Jump(if K::V6 { Stage::Tunnel6 } else { Stage::Tunnel4 });
+    let slow = Verdict::jump(if K::V6 { Stage::Tunnel6 } else { Stage::Tunnel4 });
     let Some(parsed) = K::quick(run.packet) else { return slow };
     let Some(entry) = fast::hit(run.packet, run.tables, run.config, &parsed, HOOK_TUNNEL, run.now) else { return slow };
     if !encap::still_from(run.tables, entry.get(|e| e.from_node), &run.scratch.outer) {
@@ -129,18 +129,18 @@ pub fn inner<K: Quick, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict
 #[inline(always)]
 pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     // What can not be parsed is the stack's to judge: it would never have reached a pod.
-    let Ok(parsed) = K::parse(run.packet, ETH_LEN) else { return Verdict::Next };
+    let Ok(parsed) = K::parse(run.packet, ETH_LEN) else { return Verdict::NEXT };
     let foreign = match route::place(run.tables, &parsed.key.dst()).kind {
         Some(RouteKind::LocalBlock) => Foreign::Dropped,
         Some(RouteKind::LocalNode) => match route::place(run.tables, &parsed.key.src()).kind {
-            Some(RouteKind::LocalBlock) => return Verdict::Drop(DropReason::Martian),
+            Some(RouteKind::LocalBlock) => return Verdict::drop(DropReason::Martian),
             Some(RouteKind::RemoteBlock) => Foreign::Dropped,
             // From outside: an answer to a masqueraded packet, an error about one, or the node's own.
             _ if parsed.is_icmp_error() || parsed.part == Part::Later => Foreign::Passed,
-            _ if life::find(run.tables, &parsed.key, false).is_none() => return Verdict::Next,
+            _ if life::find(run.tables, &parsed.key, false).is_none() => return Verdict::NEXT,
             _ => Foreign::Passed,
         },
-        _ => return Verdict::Next,
+        _ => return Verdict::NEXT,
     };
     run.flow(&parsed, &Via::uplink(), foreign)
 }
@@ -152,6 +152,6 @@ pub fn slow_tunnel<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Ve
     let via = Via::tunnel(run.scratch.outer);
     match K::parse(run.packet, ETH_LEN) {
         Ok(parsed) => run.flow(&parsed, &via, Foreign::Dropped),
-        Err(reason) => Verdict::Drop(reason),
+        Err(reason) => Verdict::drop(reason),
     }
 }

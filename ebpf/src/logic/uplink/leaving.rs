@@ -12,24 +12,24 @@ use fast::Quick;
 /// Fast program of an uplink's egress.
 #[inline(always)]
 pub fn to<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::Next };
+    let Some(config) = tables.config() else { return Verdict::NEXT };
     if packet.mark() & config.mark != 0 {
-        return Verdict::Next;
+        return Verdict::NEXT;
     }
     match ether_type(packet) {
         ETH_IPV4 => match packet.read(ETH_LEN + 12) {
             Some(src) if src != config.node4 => {
                 leaves::<FlowKey4, P, T>(packet, tables, config, &Addr::v4(src), Stage::Out4, now)
             }
-            _ => Verdict::Next,
+            _ => Verdict::NEXT,
         },
         ETH_IPV6 => match packet.read(ETH_LEN + 8) {
             Some(src) if src != config.node6 => {
                 leaves::<FlowKey6, P, T>(packet, tables, config, &Addr::v6(src), Stage::Out6, now)
             }
-            _ => Verdict::Next,
+            _ => Verdict::NEXT,
         },
-        _ => Verdict::Next,
+        _ => Verdict::NEXT,
     }
 }
 
@@ -43,13 +43,13 @@ fn leaves<K: Quick, P: Packet, T: Tables>(
     now: u32,
 ) -> Verdict {
     if tables.slot_by_addr(src).is_none() {
-        return Verdict::Next;
+        return Verdict::NEXT;
     }
-    let Some(mut parsed) = K::quick(packet) else { return Verdict::Jump(slow) };
+    let Some(mut parsed) = K::quick(packet) else { return Verdict::jump(slow) };
     parsed.key = parsed.key.in_zone(1);
     match fast::hit(packet, tables, config, &parsed, HOOK_UPLINK_OUT, now) {
         Some(entry) => forward::forward(packet, tables, config, &parsed, entry, false),
-        None => Verdict::Jump(slow),
+        None => Verdict::jump(slow),
     }
 }
 
@@ -58,6 +58,6 @@ fn leaves<K: Quick, P: Packet, T: Tables>(
 pub fn slow_out<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     match K::parse(run.packet, ETH_LEN) {
         Ok(parsed) => run.flow(&parsed, &Via::out(run.packet.ifindex()), Foreign::Plain),
-        Err(reason) => Verdict::Drop(reason),
+        Err(reason) => Verdict::drop(reason),
     }
 }
