@@ -97,6 +97,10 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub address_rest: u64,
 
+    /// Seconds that an attachment without link, or a link without attachment, is left alone before it is removed as garbage
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub garbage_after: u64,
+
     /// Attach by clsact filters also where the kernel has tcx
     #[arg(long)]
     pub clsact: bool,

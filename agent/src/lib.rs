@@ -3,6 +3,7 @@
 //! Invariant: `compile` is pure; what comes from outside never panics; ADD and DEL never need the apiserver.
 
 pub mod addresses;
+pub mod app;
 pub mod attachments;
 pub mod clock;
 pub mod compile;

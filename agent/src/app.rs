@@ -1,0 +1,248 @@
+//! Wiring: what starts after what, and what happens when something changes.
+//!
+//! Invariant: the socket opens only when maps, journal, kernel and queue agree; stopping leaves the dataplane as it is.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use osmia_maps::{Access, MapError, Pins, tables};
+use rustix::fs::{FlockOperation, flock};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    time,
+};
+
+mod dataplane;
+mod log;
+mod model;
+
+use dataplane::Shared;
+pub use log::init as init_log;
+use model::Model;
+
+use crate::{
+    attachments::{self, Attachments, Limits, Outside, links::KernelLinks},
+    clock::{Clock, SystemClock},
+    config::{Args, check_ports},
+    model::{Cluster, Numbers, Settings},
+    program::{Attaching, Dataplane, OBJECT, Options},
+    publish::Publisher,
+    readiness::Readiness,
+    serve::{heartbeat, http, metrics::Metrics, socket},
+    source::{SourceSpec, folder::FolderSource},
+    underlay::{self, Wanted},
+};
+
+/// Garbage, expired flows, pins of gone devices, files that could not be written.
+const HOUSEKEEPING: Duration = Duration::from_secs(30);
+/// How long a problem of the model has to last to be said.
+const SAY: Duration = Duration::from_secs(1);
+/// How long a start waits for the agent before it to be gone.
+const LOCK: Duration = Duration::from_secs(5);
+const LOCK_POLL: Duration = Duration::from_millis(20);
+/// After the maps refused.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Runs the agent until it is told to stop.
+///
+/// # Errors
+/// What keeps it from starting, in words for an operator. The dataplane is as it was.
+pub fn run(args: &Args) -> Result<()> {
+    let settings = args.settings()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
+    runtime.block_on(start(args, settings))
+}
+
+async fn start(args: &Args, settings: Settings) -> Result<()> {
+    let mut stop = stop_signal()?;
+    let readiness = Readiness::default();
+    let ready = readiness.task("start");
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    check_ports(settings.masquerade_ports, Path::new("/proc/sys/net/ipv4/ip_local_port_range"))?;
+    for folder in [&args.state, &args.run] {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    let _lock = lock(&args.state).await?;
+    let boot_id = attachments::boot_id(&args.boot_id)?;
+    tracing::info!(node = settings.node, version = env!("CARGO_PKG_VERSION"), "starting");
+
+    let metrics = Arc::new(Metrics::default());
+
+    let SourceSpec::Folder(folder) = &args.source;
+    let (mut source, events) = FolderSource::start(folder, &args.state)?;
+    let mut cluster = Cluster::default();
+    for event in events {
+        cluster.apply(event);
+    }
+
+    let pins = Pins::new(&args.bpffs);
+    let attaching = if args.clsact { Attaching::Clsact } else { Attaching::Auto };
+    let options = Options { pins: pins.clone(), flow_memory: settings.flow_memory, attaching };
+    let mut opened = Dataplane::open(&options, OBJECT, clock.as_ref()).context("cannot open the dataplane")?;
+    let stray = opened.repair_endpoint_keys().context("cannot read the endpoint rows")?;
+    if stray > 0 {
+        tracing::warn!(rows = stray, "rows that led to no endpoint: removed");
+    }
+    let shared = Shared::new(opened, pins.clone(), attaching);
+
+    // From here on the node's devices are kept as they should be.
+    let (want, wanted) = watch::channel(Wanted::new(&cluster, &settings));
+    let (mut underlay, service) = underlay::start(wanted)?;
+    tokio::spawn(service);
+    let Some(first) = first_underlay(&mut underlay, &mut stop).await? else { return Ok(()) };
+
+    let numbers = Numbers::recover(&node_rows(&pins)?);
+    let mut model = Model::new(cluster, settings, numbers, first, want, shared.clone(), Arc::clone(&metrics));
+    let mut retry = !model.bring();
+
+    let outside = Outside {
+        endpoints: Box::new(shared.clone()),
+        links: Box::new(KernelLinks::new()?),
+        publisher: args.publish.as_deref().map(|dir| Publisher::new(dir, &model.settings().node)),
+        clock: Arc::clone(&clock),
+    };
+    let limits = Limits {
+        address_rest: Duration::from_secs(args.address_rest),
+        garbage_after: Duration::from_secs(args.garbage_after),
+        netns: args.netns.clone(),
+        ..Limits::default()
+    };
+    let attachments = Attachments::open(&args.state, &boot_id, model.facts(), outside, limits).await?;
+    let queue = attachments.drain(&args.state).await?;
+    let cni = socket::bind(&args.run.join("cni.sock"))?;
+    // Only now: a plugin that waited for the queue finds the socket open.
+    drop(queue);
+    let (halt, halted) = watch::channel(false);
+    let serving = tokio::spawn(socket::serve(cni, Arc::clone(&attachments), Arc::clone(&metrics), halted));
+    let run = args.run.clone();
+    tokio::spawn(async move { heartbeat::beat(&run).await });
+    if args.metrics != "off" {
+        let told =
+            http::Told { readiness, metrics: Arc::clone(&metrics), refresh: refresh(&attachments, &shared, &metrics) };
+        let address = args.metrics.clone();
+        tokio::spawn(async move { http::serve(&address, told).await });
+    }
+    ready.done();
+
+    let mut housekeeping = time::interval(Duration::from_secs(args.garbage_after.max(1)).min(HOUSEKEEPING));
+    housekeeping.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.changed() => break,
+            events = source.next() => {
+                metrics.problems("manifests", source.problems().len());
+                if !model.take(events) && !retry {
+                    continue;
+                }
+            }
+            changed = underlay.changed() => {
+                changed.context("the underlay is no longer followed")?;
+                let now = underlay.borrow_and_update().clone();
+                if let Some(now) = now {
+                    model.set_underlay(now);
+                }
+            }
+            () = time::sleep(RETRY), if retry => {}
+            () = time::sleep(SAY), if model.is_unsaid() => {
+                model.say();
+                continue;
+            }
+            _ = housekeeping.tick() => {
+                attachments.collect_garbage().await;
+                shared.housekeep(clock.as_ref(), &metrics);
+                metrics.problems("unpublished", attachments.retry_publishing());
+                continue;
+            }
+        }
+        retry = !model.bring();
+        attachments.set_facts(model.facts());
+    }
+    tracing::info!("stopping; pods go on talking");
+    // Nobody listens any more if it ended by itself.
+    let _ = halt.send(true);
+    serving.await.context("the socket's task failed")
+}
+
+fn refresh(attachments: &Arc<Attachments>, shared: &Shared, metrics: &Arc<Metrics>) -> Arc<dyn Fn() + Send + Sync> {
+    let (attachments, shared, metrics) = (Arc::clone(attachments), shared.clone(), Arc::clone(metrics));
+    Arc::new(move || {
+        metrics.attachments(attachments.counts(), &attachments.ranges());
+        shared.tell(&metrics);
+    })
+}
+
+/// The signals that stop the agent.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    async fn changed(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn stop_signal() -> Result<Stop> {
+    let of = |kind| signal(kind).context("cannot listen to signals");
+    Ok(Stop { terminate: of(SignalKind::terminate())?, interrupt: of(SignalKind::interrupt())? })
+}
+
+/// Waits until netlink told the node's devices; `None` if the agent is stopped meanwhile.
+async fn first_underlay(
+    told: &mut watch::Receiver<Option<underlay::Underlay>>,
+    stop: &mut Stop,
+) -> Result<Option<underlay::Underlay>> {
+    let first = told.wait_for(Option::is_some);
+    tokio::select! {
+        first = first => Ok(first.context("the underlay cannot be followed")?.clone()),
+        () = stop.changed() => Ok(None),
+    }
+}
+
+/// One agent a state folder. The lock goes with the process, however it ends; one that was killed may take a moment to be gone.
+async fn lock(state: &Path) -> Result<File> {
+    let path = state.join("lock");
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
+    let until = time::Instant::now() + LOCK;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::WOULDBLOCK) if time::Instant::now() < until => time::sleep(LOCK_POLL).await,
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let owner = fs::read_to_string(&path).unwrap_or_default();
+                bail!("another osmia-agent (process {}) uses {}", owner.trim(), state.display());
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+    // For people; the lock itself is what counts.
+    let told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    told.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(file)
+}
+
+/// The node rows an earlier agent left.
+fn node_rows(pins: &Pins) -> Result<std::collections::BTreeMap<u16, osmia_maps::layout::Node>> {
+    let read = || -> Result<_, MapError> { tables::NODES.open(pins, Access::ReadOnly)?.rows() };
+    let rows = read().context("cannot read the node rows")?;
+    let present = rows.into_iter().filter(|(_, row)| row.flags & osmia_maps::layout::node::N_PRESENT != 0);
+    Ok(present.filter_map(|(number, row)| Some((u16::try_from(number).ok()?, row))).collect())
+}

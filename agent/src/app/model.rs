@@ -1,0 +1,134 @@
+//! The model as it stands, and its way into the maps.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tokio::sync::watch;
+
+use super::dataplane::Shared;
+use crate::{
+    attachments::NodeFacts,
+    compile::{compile, pod_mtu},
+    model::{Cluster, Event, Numbers, Settings, Underlay},
+    serve::metrics::Metrics,
+    underlay::Wanted,
+};
+
+/// Cluster, underlay and numbers.
+pub(super) struct Model {
+    cluster: Cluster,
+    settings: Settings,
+    numbers: Numbers,
+    underlay: Underlay,
+    want: watch::Sender<Wanted>,
+    shared: Shared,
+    metrics: Arc<Metrics>,
+    /// What is wrong as far as the maps go.
+    problems: BTreeSet<String>,
+    /// What of it was said, so that it is said once.
+    said: BTreeSet<String>,
+}
+
+impl Model {
+    pub(super) fn new(
+        cluster: Cluster,
+        settings: Settings,
+        numbers: Numbers,
+        underlay: Underlay,
+        want: watch::Sender<Wanted>,
+        shared: Shared,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            cluster,
+            settings,
+            numbers,
+            underlay,
+            want,
+            shared,
+            metrics,
+            problems: BTreeSet::new(),
+            said: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes events in; whether the cluster changed.
+    pub(super) fn take(&mut self, events: Vec<Event>) -> bool {
+        let mut changed = false;
+        for event in events {
+            changed |= self.cluster.apply(event);
+        }
+        if changed {
+            let wanted = Wanted::new(&self.cluster, &self.settings);
+            self.want.send_if_modified(|old| {
+                let new = *old != wanted;
+                if new {
+                    *old = wanted;
+                }
+                new
+            });
+        }
+        changed
+    }
+
+    pub(super) fn set_underlay(&mut self, underlay: Underlay) {
+        self.underlay = underlay;
+    }
+
+    /// Brings the maps to the model. False: they refused, and it has to be tried again.
+    pub(super) fn bring(&mut self) -> bool {
+        let without = self.numbers.assign(&self.cluster, &self.settings.node);
+        let compiled = compile(&self.cluster, &self.underlay, &self.settings, &self.numbers);
+        let numberless = without.into_iter().map(|name| format!("node {name:?}: all node numbers are in use"));
+        self.problems = compiled.problems.into_iter().chain(numberless).collect();
+        self.metrics.problems("model", self.problems.len());
+        let desired = compiled.desired;
+        let result = self.shared.apply(&desired);
+        self.metrics.applied(result.is_ok());
+        match result {
+            Ok(applied) => {
+                // A device that vanished meanwhile comes as an event; until the maps are as wanted no number is given again.
+                if applied.gone.is_empty() {
+                    self.numbers.settle();
+                }
+                self.metrics.rows(desired.nodes.len(), desired.routes.len(), applied.generation);
+                true
+            }
+            Err(error) => {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                tracing::error!(error, "the maps are not as they should be; tried again");
+                false
+            }
+        }
+    }
+
+    /// What attachments need to know.
+    pub(super) fn facts(&self) -> NodeFacts {
+        let this = self.cluster.nodes.get(&self.settings.node);
+        NodeFacts {
+            name: self.settings.node.clone(),
+            pod_cidrs: this.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
+            pod_mtu: pod_mtu(this, &self.underlay, &self.settings),
+            ipv6: self.underlay.ipv6,
+        }
+    }
+
+    /// Whether there is something to say that [`Self::say`] has not said.
+    pub(super) fn is_unsaid(&self) -> bool {
+        self.problems != self.said
+    }
+
+    /// Says what became wrong and what is solved. Not at once: a new node has no way until the underlay was asked for one.
+    pub(super) fn say(&mut self) {
+        for problem in self.problems.difference(&self.said) {
+            tracing::warn!(problem, "the model has a problem");
+        }
+        for problem in self.said.difference(&self.problems) {
+            tracing::info!(problem, "solved");
+        }
+        self.said.clone_from(&self.problems);
+    }
+}
