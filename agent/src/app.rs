@@ -6,7 +6,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::Write,
     path::Path,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -64,7 +64,8 @@ pub fn run(args: &Args) -> Result<()> {
 async fn start(args: &Args, settings: Settings) -> Result<()> {
     let mut stop = stop_signal()?;
     let readiness = Readiness::default();
-    let ready = readiness.task("start");
+    let [maps, network, journal, queue] =
+        ["dataplane", "underlay", "attachments", "queue and socket"].map(|task| readiness.task(task));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     check_ports(settings.masquerade_ports, Path::new("/proc/sys/net/ipv4/ip_local_port_range"))?;
     for folder in [&args.state, &args.run] {
@@ -75,6 +76,13 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     tracing::info!(node = settings.node, version = env!("CARGO_PKG_VERSION"), "starting");
 
     let metrics = Arc::new(Metrics::default());
+    let asked = Arc::new(OnceLock::new());
+    if args.metrics != "off" {
+        let told =
+            http::Told { readiness: readiness.clone(), metrics: Arc::clone(&metrics), refresh: Arc::clone(&asked) };
+        let address = args.metrics.clone();
+        tokio::spawn(async move { http::serve(&address, told).await });
+    }
 
     let SourceSpec::Folder(folder) = &args.source;
     let (mut source, events) = FolderSource::start(folder, &args.state)?;
@@ -92,6 +100,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         tracing::warn!(rows = stray, "rows that led to no endpoint: removed");
     }
     let shared = Shared::new(opened, pins.clone(), attaching);
+    maps.done();
 
     // From here on the node's devices are kept as they should be.
     let (want, wanted) = watch::channel(Wanted::new(&cluster, &settings));
@@ -102,6 +111,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     let numbers = Numbers::recover(&node_rows(&pins)?);
     let mut model = Model::new(cluster, settings, numbers, first, want, shared.clone(), Arc::clone(&metrics));
     let mut retry = !model.bring();
+    network.done();
 
     let outside = Outside {
         endpoints: Box::new(shared.clone()),
@@ -116,21 +126,18 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         ..Limits::default()
     };
     let attachments = Attachments::open(&args.state, &boot_id, model.facts(), outside, limits).await?;
-    let queue = attachments.drain(&args.state).await?;
+    journal.done();
+    let drained = attachments.drain(&args.state).await?;
     let cni = socket::bind(&args.run.join("cni.sock"))?;
     // Only now: a plugin that waited for the queue finds the socket open.
-    drop(queue);
+    drop(drained);
     let (halt, halted) = watch::channel(false);
     let serving = tokio::spawn(socket::serve(cni, Arc::clone(&attachments), Arc::clone(&metrics), halted));
     let run = args.run.clone();
     tokio::spawn(async move { heartbeat::beat(&run).await });
-    if args.metrics != "off" {
-        let told =
-            http::Told { readiness, metrics: Arc::clone(&metrics), refresh: refresh(&attachments, &shared, &metrics) };
-        let address = args.metrics.clone();
-        tokio::spawn(async move { http::serve(&address, told).await });
-    }
-    ready.done();
+    // Set once, here.
+    let _ = asked.set(refresh(&attachments, &shared, &metrics));
+    queue.done();
 
     let mut housekeeping = time::interval(Duration::from_secs(args.garbage_after.max(1)).min(HOUSEKEEPING));
     housekeeping.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
@@ -159,6 +166,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
                 attachments.collect_garbage().await;
                 shared.housekeep(clock.as_ref(), &metrics);
                 metrics.problems("unpublished", attachments.retry_publishing());
+                metrics.problems("manifests", source.problems().len());
                 continue;
             }
         }
@@ -171,9 +179,9 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     serving.await.context("the socket's task failed")
 }
 
-fn refresh(attachments: &Arc<Attachments>, shared: &Shared, metrics: &Arc<Metrics>) -> Arc<dyn Fn() + Send + Sync> {
+fn refresh(attachments: &Arc<Attachments>, shared: &Shared, metrics: &Arc<Metrics>) -> http::Refresh {
     let (attachments, shared, metrics) = (Arc::clone(attachments), shared.clone(), Arc::clone(metrics));
-    Arc::new(move || {
+    Box::new(move || {
         metrics.attachments(attachments.counts(), &attachments.ranges());
         shared.tell(&metrics);
     })

@@ -1,6 +1,9 @@
 //! `GET /healthz`, `/readyz`, `/metrics`.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -17,6 +20,9 @@ use crate::readiness::Readiness;
 /// After an address could not be had.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// Reads what is only read when somebody asks.
+pub type Refresh = Box<dyn Fn() + Send + Sync>;
+
 /// What the routes answer from.
 #[derive(Clone)]
 pub struct Told {
@@ -24,8 +30,8 @@ pub struct Told {
     pub readiness: Readiness,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Brings the metrics up to date before they are told.
-    pub refresh: Arc<dyn Fn() + Send + Sync>,
+    /// Brings the metrics up to date before they are told; set once there is something to ask.
+    pub refresh: Arc<OnceLock<Refresh>>,
 }
 
 /// Serves for ever. An address that cannot be had is tried again: pods need their network more than this.
@@ -66,7 +72,9 @@ async fn ready(State(told): State<Told>) -> impl IntoResponse {
 }
 
 async fn metrics(State(told): State<Told>) -> impl IntoResponse {
-    (told.refresh)();
+    if let Some(refresh) = told.refresh.get() {
+        refresh();
+    }
     let kind = [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
     (kind, told.metrics.text())
 }
@@ -94,7 +102,7 @@ mod tests {
         let task = readiness.task("adoption");
         let metrics = Arc::new(Metrics::default());
         let shown = Arc::clone(&metrics);
-        let refresh = Arc::new(move || shown.flows(17));
+        let refresh = Arc::new(OnceLock::<Refresh>::from(Box::new(move || shown.flows(17)) as Refresh));
         let serving = address.clone();
         tokio::spawn(async move { serve(&serving, Told { readiness, metrics, refresh }).await });
         tokio::task::yield_now().await;
