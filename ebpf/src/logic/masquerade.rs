@@ -12,13 +12,15 @@ use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
 use crate::layout::{Addr, Config, DropReason, FlowEntry, Stat};
 
 /// Ports that are tried. With half of the range taken towards one destination port, one flow in 65,536 finds none.
-const TRIES: u32 = 16;
+pub const TRIES: u32 = 16;
 
 /// Gives the flow that `key` opens an address of `uplink` and a port, and writes the entry of its replies into probation. The scratch
-/// holds both entries, filled but for the rewrites.
+/// holds both entries, filled but for the rewrites. `false`: the port it tried is taken; the caller tries again, [`TRIES`] times.
+///
+/// One try a call, since a loop over them is walked by the verifier once a try (5.10 refuses it).
 ///
 /// # Errors
-/// [`DropReason::MasqSource`], [`DropReason::MasqPorts`].
+/// [`DropReason::MasqSource`]; [`DropReason::MasqPorts`] where there is no choice of ports.
 #[inline(always)]
 pub fn open<K: FlowKey, P: Packet, T: Tables>(
     p: &mut P,
@@ -28,7 +30,7 @@ pub fn open<K: FlowKey, P: Packet, T: Tables>(
     key: &K,
     uplink: u32,
     now: u32,
-) -> Result<(), DropReason> {
+) -> Result<bool, DropReason> {
     let (forward, reverse) = (&mut scratch.forward, &mut scratch.reverse);
     let row = t.uplink(uplink).ok_or(DropReason::MasqSource)?;
     let source = if K::V6 { Addr::v6(row.v6) } else { Addr::v4(row.v4) };
@@ -52,27 +54,20 @@ pub fn open<K: FlowKey, P: Packet, T: Tables>(
     let ports = matches!(key.proto(), TCP | UDP) || (identifier && key.sport() != [0; 2]);
     let least = u32::from(config.masq_min);
     let range = u32::from(config.masq_max).wrapping_sub(least).wrapping_add(1) & 0xffff;
-    let mut free = false;
-    // Only looked for in the loop, and claimed once behind it: each further branch here is walked by the verifier once a try.
-    for _ in 0..TRIES {
-        // Random, so that nobody outside can guess the next one (RFC 6056).
-        let port = if ports { ((least + p.random() % range.max(1)) as u16).to_be_bytes() } else { key.sport() };
-        forward.new_sport = port;
-        if identifier {
-            forward.new_dport = port;
-        }
-        let in_use =
-            matches!(key.proto(), TCP | UDP) && p.socket_uses(key.proto(), &source, port, &key.dst(), key.dport());
-        free = !in_use && is_free(t, config, &key.opposite(forward), now);
-        if free || !ports {
-            break;
-        }
+    // Random, so that nobody outside can guess the next one (RFC 6056).
+    let port = if ports { ((least + p.random() % range.max(1)) as u16).to_be_bytes() } else { key.sport() };
+    forward.new_sport = port;
+    if identifier {
+        forward.new_dport = port;
     }
-    if !free || !claim(t, config, &key.opposite(forward), reverse, now) {
-        return Err(DropReason::MasqPorts);
+    let socket = matches!(key.proto(), TCP | UDP);
+    let in_use = socket && p.socket_uses(key.proto(), &source, port, &key.dst(), key.dport());
+    let replies = key.opposite(forward);
+    if !in_use && is_free(t, config, &replies, now) && claim(t, config, &replies, reverse, now) {
+        t.count(Stat::MasqOpened);
+        return Ok(true);
     }
-    t.count(Stat::MasqOpened);
-    Ok(())
+    if ports { Ok(false) } else { Err(DropReason::MasqPorts) }
 }
 
 /// Whether no living flow has this key.

@@ -68,6 +68,10 @@ pub struct Scratch {
     pub(super) rewritten: u32,
     /// What becomes of a packet that belongs to no flow: a [`Foreign`].
     pub(super) foreign: u32,
+    /// Masquerade ports that were tried and are taken.
+    pub(super) tries: u32,
+    /// Zero.
+    pub(super) zero: u32,
 }
 
 /// Why a flow is decided.

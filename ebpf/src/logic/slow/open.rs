@@ -83,6 +83,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         reverse.created = now;
         reverse.last_seen = now;
         if outside {
+            self.scratch.tries = 0;
             return Verdict::jump(K::stage(Stage::Masquerade4, Stage::Masquerade6));
         }
         // An LRU table takes everything but when it is busy: then this packet passes and the next one decides again.
@@ -91,14 +92,20 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         self.opened(&key)
     }
 
-    /// Gives the flow an address and a port of the uplink, and writes both entries.
+    /// Gives the flow an address and a port of the uplink, and writes both entries. A port that is taken is one more round of this stage, of
+    /// which a packet has 33.
     #[inline(always)]
     pub(in crate::logic) fn masquerade<K: Slow>(&mut self) -> Verdict {
         let key = K::parsed(self.scratch).key;
         let uplink = self.scratch.uplink;
         // Writes the entry of the replies.
         match masquerade::open(self.packet, self.tables, self.config, self.scratch, &key, uplink, self.now) {
-            Ok(()) => self.opened(&key),
+            Ok(true) => self.opened(&key),
+            Ok(false) if self.scratch.tries + 1 < masquerade::TRIES => {
+                self.scratch.tries += 1;
+                Verdict::jump(K::stage(Stage::Masquerade4, Stage::Masquerade6))
+            }
+            Ok(false) => Verdict::drop(DropReason::MasqPorts),
             Err(reason) => Verdict::drop(reason),
         }
     }
