@@ -11,23 +11,27 @@ mod endpoints;
 mod error;
 mod features;
 mod folder;
+mod grace;
 mod links;
 mod load;
 mod sizes;
 mod snapshot;
+mod sweep;
 mod tables;
 
 pub use apply::Applied;
 pub use error::{ApplyError, AttachError, OpenError};
 pub use features::Feature;
+pub use grace::Expedited;
 pub use links::Attaching;
 pub use snapshot::Snapshot;
+pub use sweep::Swept;
 
 use std::fmt;
 
 use aya::Ebpf;
 use osmia_maps::{Pins, layout::Meta};
-use tracing::info;
+use tracing::{info, warn};
 
 use self::{apply::Installed, links::Links, tables::Tables};
 use crate::clock::Clock;
@@ -73,24 +77,30 @@ impl Dataplane {
         }
         let pins = &options.pins;
         folder::prepare(pins)?;
+        // Not worth a failed start: the switch only makes pods come and go faster.
+        if let Err(error) = grace::prepare(pins) {
+            warn!("cannot tell whether grace periods were left short: {error}");
+        }
         let before = folder::meta(pins)?;
         let probed = load::probe(object, before.as_ref(), clock)?;
         features::log(&probed.features);
-        let generation = load::generation(object, &probed);
+        let identity = load::identity(object, &probed);
+        // Of this start alone, also where the object is the same: stages hand packets on in a map of their own load.
+        let table = clock::nanoseconds(clock.monotonic());
         let sizes = sizes::of_flow_tables(pins, options.flow_memory)?;
-        let mut ebpf = load::maps(pins, object, generation, &probed, &sizes)?;
+        let mut ebpf = load::maps(pins, object, table, &probed, &sizes)?;
         load::programs(&mut ebpf)?;
         load::jump_table(&mut ebpf)?;
 
         let tables = Tables::open(pins)?;
-        let meta = clock::meta_row(&probed, generation, before.as_ref(), clock);
+        let meta = clock::meta_row(&probed, identity, before.as_ref(), clock);
         tables.meta.put(&0, &meta)?;
 
         let links = Links::new(pins.clone(), options.attaching);
         let replaced = links.adopt(&mut ebpf, &tables.attached()?)?;
-        folder::remove_old_jump_tables(pins, generation)?;
+        folder::remove_old_jump_tables(pins, table)?;
         info!(
-            generation = format_args!("{generation:016x}"),
+            object = format_args!("{identity:016x}"),
             replaced,
             adopted = before.is_some(),
             hz = meta.hz,

@@ -1,4 +1,4 @@
-//! Pin paths. `<root>/<layout>/<map>`, `<root>/<layout>/progs-<generation>`, `<root>/<layout>/links/<link>`; the root is `/sys/fs/bpf/osmia` unless a setting says otherwise.
+//! Pin paths. `<root>/<layout>/<map>`, `<root>/<layout>/progs-<start>`, `<root>/<layout>/links/<link>`; the root is `/sys/fs/bpf/osmia` unless a setting says otherwise.
 
 use std::path::{Path, PathBuf};
 
@@ -45,16 +45,16 @@ impl Pins {
         self.folder().join(name)
     }
 
-    /// Pin of the jump table that a generation of programs calls through. Each generation has its own: programs that are not replaced
-    /// yet go on with theirs.
+    /// Pin of the jump table that the programs of one start of the agent call through; `start` is CLOCK_MONOTONIC in ns. Each start
+    /// has its own: programs that are not replaced yet go on with theirs.
     #[must_use]
-    pub fn progs(&self, generation: u64) -> PathBuf {
-        self.folder().join(format!("{PROGS}-{generation:016x}"))
+    pub fn progs(&self, start: u64) -> PathBuf {
+        self.folder().join(format!("{PROGS}-{start:016x}"))
     }
 
-    /// The generation that a file in [`Self::folder`] is the jump table of.
+    /// The start that a file in [`Self::folder`] is the jump table of.
     #[must_use]
-    pub fn progs_generation(file_name: &str) -> Option<u64> {
+    pub fn progs_start(file_name: &str) -> Option<u64> {
         let hex = file_name.strip_prefix(PROGS)?.strip_prefix('-')?;
         u64::from_str_radix(hex, 16).ok()
     }
@@ -92,8 +92,8 @@ mod tests {
         let pins = Pins::of_layout("/sys/fs/bpf/osmia", 7);
         assert_eq!(pins.map("routes").to_str(), Some("/sys/fs/bpf/osmia/7/routes"));
         assert_eq!(Pins::link_of(file_name(&pins.link("osm_from_pod", 12))), Some(("osm_from_pod", 12)));
-        assert_eq!(Pins::progs_generation(file_name(&pins.progs(0xabc))), Some(0xabc));
-        assert_eq!(Pins::progs_generation("progs"), None);
+        assert_eq!(Pins::progs_start(file_name(&pins.progs(0xabc))), Some(0xabc));
+        assert_eq!(Pins::progs_start("progs"), None);
         assert_eq!(Pins::link_of("osm_from_pod"), None);
     }
 }

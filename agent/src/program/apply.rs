@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use osmia_maps::layout::{Addr, Config, Node, Route, RouteKey, Uplink, maps, node::N_PRESENT};
 use tracing::{info, warn};
 
-use super::{ApplyError, AttachError, Dataplane, diff::Diff, links};
+use super::{ApplyError, AttachError, Dataplane, Expedited, diff::Diff, links};
 use crate::compile::Desired;
 
 /// The rows in the maps, as far as [`Desired`] speaks of them.
@@ -149,7 +149,9 @@ impl Dataplane {
         if self.links.tcx() {
             old.extend(self.links.pinned()?.into_iter().filter(|place| !place.of_pod()));
         }
-        for place in old.difference(&keep) {
+        let mut gone = old.difference(&keep).peekable();
+        let _short = gone.peek().map(|_| Expedited::begin());
+        for place in gone {
             self.links.detach(*place)?;
         }
         Ok(())

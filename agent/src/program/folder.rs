@@ -38,13 +38,13 @@ pub(super) fn meta(pins: &Pins) -> Result<Option<Meta>, OpenError> {
     Ok(Some(pins.check()?))
 }
 
-/// Removes the jump tables of other generations. Only once every link runs this one.
-pub(super) fn remove_old_jump_tables(pins: &Pins, generation: u64) -> Result<(), OpenError> {
+/// Removes the jump tables of other starts. Only once every link runs the programs of this one.
+pub(super) fn remove_old_jump_tables(pins: &Pins, table: u64) -> Result<(), OpenError> {
     let folder = pins.folder();
     for entry in fs::read_dir(&folder).map_err(wrap("listing", &folder))? {
         let path = entry.map_err(wrap("listing", &folder))?.path();
-        let old = path.file_name().and_then(|n| n.to_str()).and_then(Pins::progs_generation);
-        if old.is_some_and(|old| old != generation) {
+        let old = path.file_name().and_then(|n| n.to_str()).and_then(Pins::progs_start);
+        if old.is_some_and(|old| old != table) {
             fs::remove_file(&path).map_err(wrap("removing", &path))?;
             info!(path = %path.display(), "jump table of the programs before removed");
         }

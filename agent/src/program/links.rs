@@ -18,7 +18,7 @@ use osmia_maps::{
 };
 use tracing::{debug, info};
 
-use super::{AttachError, OpenError, load};
+use super::{AttachError, Expedited, OpenError, load};
 
 /// How programs are attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -125,6 +125,7 @@ impl Links {
             if tcx::replace(program, place, &pin)? {
                 return Ok(());
             }
+            let _short = Expedited::begin();
             tcx::attach(program, place, &pin)?;
         } else {
             if netlink::replace(program, place)? {

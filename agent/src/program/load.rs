@@ -60,25 +60,25 @@ pub(super) fn probe(object: &[u8], before: Option<&Meta>, clock: &dyn Clock) -> 
     let hz = match before {
         // Of this boot, since bpffs does not outlive one.
         Some(meta) if meta.hz != 0 => meta.hz,
-        _ => clock::measure(clock, &mut jiffies)?,
+        _ => clock::rate(clock, &mut jiffies)?,
     };
     let sample = Sample { jiffies: jiffies()?, at: clock.monotonic() };
     Ok(Probed { hz, sample, features })
 }
 
-/// Names the programs: FNV-1a (64 bits) over object and globals. The agent that starts again finds its own jump table by it.
-pub(super) fn generation(object: &[u8], probed: &Probed) -> u64 {
+/// Which programs these are: FNV-1a (64 bits) over object and globals.
+pub(super) fn identity(object: &[u8], probed: &Probed) -> u64 {
     let globals = probed.globals();
     let globals = globals.iter().flat_map(|(name, value)| name.bytes().chain(value.to_le_bytes()));
     let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
     globals.fold(object.iter().copied().fold(0xcbf2_9ce4_8422_2325, hash), hash)
 }
 
-/// Adopts pinned maps, makes and pins the others.
+/// Adopts pinned maps, makes and pins the others, the jump table always.
 pub(super) fn maps(
     pins: &Pins,
     object: &[u8],
-    generation: u64,
+    table: u64,
     probed: &Probed,
     sizes: &BTreeMap<&'static str, u32>,
 ) -> Result<Ebpf, OpenError> {
@@ -90,7 +90,7 @@ pub(super) fn maps(
             loader.map_max_entries(name, rows);
         }
     }
-    loader.map_pin_path(maps::PROGS, pins.progs(generation));
+    loader.map_pin_path(maps::PROGS, pins.progs(table));
     for (name, value) in &globals {
         loader.override_global(name, value, true);
     }
@@ -103,18 +103,22 @@ pub(super) fn maps(
 
 /// Every program through the verifier.
 pub(super) fn programs(ebpf: &mut Ebpf) -> Result<(), OpenError> {
-    for name in programs::ATTACHED.iter().map(|hook| hook.name).chain(programs::SLOW) {
+    for name in programs::ATTACHED.iter().map(|hook| hook.name).chain(programs::JUMPS) {
         load_one(name, program(ebpf, name)?)?;
     }
     Ok(())
 }
 
-/// Fills this generation's jump table. Whole before any link leads to it.
+/// Fills the jump table. Whole before any link leads to it.
+///
+/// Programs that still run, of an earlier start, have another table: what they have begun with a packet (their scratch row is of their
+/// own load) no program of this one can go on with (tried: filling the table in place lost a packet now and then, and all that need a
+/// second stage for as long as a start killed in between was the last).
 pub(super) fn jump_table(ebpf: &mut Ebpf) -> Result<(), OpenError> {
     let lacks = || OpenError::Lacks { kind: "map", name: maps::PROGS.to_owned() };
     let mut table = ProgramArray::try_from(ebpf.take_map(maps::PROGS).ok_or_else(lacks)?)
         .map_err(|source| OpenError::JumpTable { row: 0, source: Box::new(source) })?;
-    for (row, name) in (0..).zip(programs::SLOW) {
+    for (row, name) in (0..).zip(programs::JUMPS) {
         let fd = program(ebpf, name)?.fd().map_err(|e| refused_program(name, e))?;
         table.set(row, fd, 0).map_err(|source| OpenError::JumpTable { row, source: Box::new(source) })?;
     }

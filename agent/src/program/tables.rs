@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use osmia_maps::{
     Access, MapError, PerCpu, Pins, Table,
-    layout::{Addr, Config, Endpoint, Meta, Node, Route, RouteKey, Uplink, drops::DropCount, endpoint::E_PRESENT},
+    layout::{
+        Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, Meta, Node, Route, RouteKey, Uplink, drops::DropCount,
+        endpoint::E_PRESENT,
+    },
     tables,
 };
 
@@ -22,6 +25,8 @@ pub(super) struct Tables {
     pub(super) nodes: Table<u32, Node>,
     pub(super) uplinks: Table<u32, Uplink>,
     pub(super) budgets: Table<u32, u64>,
+    pub(super) flow4: Table<FlowKey4, FlowEntry>,
+    pub(super) flow6: Table<FlowKey6, FlowEntry>,
     pub(super) drops: PerCpu<DropCount>,
     pub(super) stats: PerCpu<u64>,
 }
@@ -40,6 +45,8 @@ impl Tables {
             nodes: tables::NODES.open(pins, access)?,
             uplinks: tables::UPLINKS.open(pins, access)?,
             budgets: tables::BUDGETS.open(pins, access)?,
+            flow4: tables::FLOW4.open(pins, access)?,
+            flow6: tables::FLOW6.open(pins, access)?,
             drops: tables::DROPS.open(pins, Access::ReadOnly)?,
             stats: tables::STATS.open(pins, Access::ReadOnly)?,
         })

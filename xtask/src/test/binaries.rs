@@ -9,8 +9,11 @@ use crate::process::output;
 use crate::setup::kernels::FETCHER;
 use crate::workspace::Workspace;
 
-/// The package whose `[[test]]` targets need root.
+/// The package of the tests that go through the binaries.
 const ROOT_PACKAGE: &str = "osmia-tests";
+
+/// The packages whose `[[test]]` targets need root: the agent's ask its library, which no other package may depend on.
+const NEED_ROOT: [&str; 2] = [ROOT_PACKAGE, "osmia-agent"];
 
 /// The `[[test]]` target that boots the kernels of the matrix.
 pub(super) const KERNELS: &str = "osmia-tests test kernels";
@@ -79,7 +82,7 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
         label: format!("{package} {kind} {target}"),
         path: path.into(),
         folder: folder.to_owned(),
-        needs_root: package == ROOT_PACKAGE && kind == "test",
+        needs_root: NEED_ROOT.contains(&package) && kind == "test",
     })
 }
 
@@ -95,12 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn integration_tests_of_the_root_package_need_root() {
+    fn integration_tests_of_tests_and_agent_need_root() {
         let of = |id, kind| test_binary(&message(id, kind, true)).map(|b| (b.label, b.needs_root));
         assert_eq!(
             of("path+file:///r/tests#osmia-tests@0.1.0", "test"),
             Some(("osmia-tests test packet".into(), true))
         );
+        assert_eq!(of("path+file:///r/agent#osmia-agent@0.1.0", "test"), Some(("osmia-agent test packet".into(), true)));
         assert_eq!(of("path+file:///r/tests#osmia-tests@0.1.0", "lib"), Some(("osmia-tests lib packet".into(), false)));
         assert_eq!(of("path+file:///r/xtask#0.1.0", "bin"), Some(("xtask bin packet".into(), false)));
     }

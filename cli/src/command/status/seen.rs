@@ -123,7 +123,7 @@ fn generations(pins: &Pins) -> Result<Vec<u64>, Failure> {
     let mut found = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))? {
         let name = entry.with_context(|| format!("listing {}", folder.display()))?.file_name();
-        found.extend(name.to_str().and_then(Pins::progs_generation));
+        found.extend(name.to_str().and_then(Pins::progs_start));
     }
     found.sort_unstable();
     Ok(found)
