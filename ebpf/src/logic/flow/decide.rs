@@ -150,16 +150,20 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         reverse.from_node = to.way.back_node;
         let hop = to.way.is(FlowAction::Peer) && from.way.leaves();
         reverse.flags = flags | if hop { 0 } else { F_NO_HOP };
+        let out = to.way.is(FlowAction::Pass) && to.way.target == via.out_of();
         if via.kind() == Kind::Out {
             reverse.flags |= F_OPPOSITE_OUT;
             reverse.target = via.out_of();
+            if out {
+                // Of a host outside: rp_filter wants it on the uplink it came in on, where the stack goes on with it.
+                reverse.action = FlowAction::Pass as u8;
+            }
         }
         reverse.src_slot = to.slot;
         reverse.src_epoch = to.epoch;
         reverse.dst_slot = from.slot;
         reverse.dst_epoch = from.epoch;
 
-        let out = to.way.is(FlowAction::Pass) && to.way.target == via.out_of();
         let outside = (via.kind() == Kind::Pod && to.way.is(FlowAction::Uplink)) || (via.kind() == Kind::Out && out);
         scratch.uplink = if outside { to.way.target } else { 0 };
     }
