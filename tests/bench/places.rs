@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
@@ -17,6 +18,8 @@ pub(crate) enum Place {
     Direct,
     /// A second one, to see how good the method is here.
     Again,
+    /// Through a program that does nothing but `redirect_peer`: the least that BPF can cost.
+    Peer,
     /// Through a node that routes, with conntrack and NAT hooks.
     RoutedCt,
     /// Through two of them.
@@ -45,6 +48,7 @@ impl Place {
         match self {
             Self::Direct => "direct",
             Self::Again => "direct-again",
+            Self::Peer => "redirect_peer alone",
             Self::RoutedCt => "routed-ct",
             Self::TwoRoutedCt => "n2-routed-ct",
             Self::TwoVxlanCt => "n2-vxlan-ct",
@@ -68,6 +72,8 @@ pub(crate) struct Pair {
     pub(crate) address: IpAddr,
     /// Nodes in between.
     pub(crate) _between: Vec<Space>,
+    /// Programs of the bench on the way.
+    pub(crate) _links: Vec<OwnedFd>,
 }
 
 impl Pair {
@@ -109,6 +115,7 @@ impl Places {
         let name = place.name();
         match place {
             Place::Direct | Place::Again => references::direct(name),
+            Place::Peer => references::handed_over(name),
             Place::RoutedCt => references::one_node(name),
             Place::TwoRoutedCt => references::two_nodes(name, Nodes { vxlan: false, conntrack: true, segment: false }),
             Place::TwoVxlanCt => references::two_nodes(name, Nodes { vxlan: true, conntrack: true, segment: false }),

@@ -53,6 +53,7 @@ impl Product {
             device: to.attachment.ifname.clone(),
             address: to.address(false)?,
             _between: Vec::new(),
+            _links: Vec::new(),
         })
     }
 }

@@ -15,6 +15,8 @@ use crate::sys;
 const SHOT: i32 = 2;
 /// `bpf_map_lookup_elem`.
 const LOOKUP: i32 = 1;
+/// `bpf_redirect_peer`.
+const REDIRECT_PEER: i32 = 155;
 /// Frame pointer.
 const FP: u8 = 10;
 
@@ -67,6 +69,26 @@ pub(crate) fn looks_up(map: BorrowedFd<'_>, key: &[u8]) -> Result<OwnedFd> {
     sys::load("bench_lookup", &code)
 }
 
+/// Hands all that arrives at `device` of `space` to the far end of the veth `peer` there, as long as what is given back lives.
+pub(crate) fn hand_over(space: &Space, device: &str, peer: &str) -> Result<OwnedFd> {
+    space.run(|| {
+        let peer = ifindex(peer)?.cast_signed();
+        let code = [
+            instruction(MOV, 1, 0, 0, peer),
+            instruction(MOV, 2, 0, 0, 0),
+            instruction(CALL, 0, 0, 0, REDIRECT_PEER),
+            instruction(EXIT, 0, 0, 0, 0),
+        ];
+        sys::attach(sys::load("bench_peer", &code)?.as_fd(), ifindex(device)?)
+    })?
+}
+
+/// Of a device of the calling thread's network.
+fn ifindex(device: &str) -> Result<u32> {
+    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).context("open a socket")?;
+    name_to_index(socket, device).with_context(|| format!("find {device}"))
+}
+
 /// Counts and drops all that arrives at a device, before any protocol sees it, as long as it lives.
 pub(crate) struct Sink {
     counter: OwnedFd,
@@ -86,11 +108,7 @@ impl Sink {
             instruction(EXIT, 0, 0, 0, 0),
         ]);
         let program = sys::load("bench_sink", &code)?;
-        let link = space.run(|| {
-            let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).context("open a socket")?;
-            let ifindex = name_to_index(socket, device).with_context(|| format!("find {device}"))?;
-            sys::attach(program.as_fd(), ifindex)
-        })??;
+        let link = space.run(|| sys::attach(program.as_fd(), ifindex(device)?))??;
         Ok(Self { counter, _link: link })
     }
 

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use osmia_lab::Space;
 
 use crate::places::Pair;
+use crate::programs::hand_over;
 
 /// Makes a veth a network card's: what is larger than the MTU is segmented when sent and merged when received.
 pub(crate) const SEGMENT: [&str; 8] = ["gso", "off", "tso", "off", "tx-udp-segmentation", "off", "gro", "on"];
@@ -61,7 +62,16 @@ pub(crate) fn direct(name: &'static str) -> Result<Pair> {
              neigh replace {other} lladdr {mac} dev {DEVICE} nud permanent\n"
         ))?;
     }
-    Ok(Pair { name, device: DEVICE.into(), address: pod_address(0, 2).into(), from, to, _between: Vec::new() })
+    Ok(pair(name, pod_address(0, 2), from, to, Vec::new()))
+}
+
+/// Two pods of a node where a program hands every packet to the other pod.
+pub(crate) fn handed_over(name: &'static str) -> Result<Pair> {
+    let node = Space::network("osm-peer")?;
+    let from = pod(&node, 1, 1, MTU)?;
+    let to = pod(&node, 1, 2, MTU)?;
+    let links = vec![hand_over(&node, "pod1", "pod2")?, hand_over(&node, "pod2", "pod1")?];
+    Ok(Pair { _links: links, ..pair(name, pod_address(1, 2), from, to, vec![node]) })
 }
 
 /// Two pods of a node that routes by host routes, with conntrack.
@@ -69,7 +79,7 @@ pub(crate) fn one_node(name: &'static str) -> Result<Pair> {
     let node = node("osm-node", true)?;
     let from = pod(&node, 1, 1, MTU)?;
     let to = pod(&node, 1, 2, MTU)?;
-    Ok(Pair { name, device: DEVICE.into(), address: pod_address(1, 2).into(), from, to, _between: vec![node] })
+    Ok(pair(name, pod_address(1, 2), from, to, vec![node]))
 }
 
 /// How two nodes are joined.
@@ -121,7 +131,11 @@ pub(crate) fn two_nodes(name: &'static str, how: Nodes) -> Result<Pair> {
     }
     let from = pod(a, 1, 1, mtu)?;
     let to = pod(b, 2, 2, mtu)?;
-    Ok(Pair { name, device: DEVICE.into(), address: pod_address(2, 2).into(), from, to, _between: nodes.into() })
+    Ok(pair(name, pod_address(2, 2), from, to, nodes.into()))
+}
+
+fn pair(name: &'static str, address: Ipv4Addr, from: Space, to: Space, between: Vec<Space>) -> Pair {
+    Pair { name, device: DEVICE.into(), address: address.into(), from, to, _between: between, _links: Vec::new() }
 }
 
 /// A node that routes.

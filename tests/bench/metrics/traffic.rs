@@ -77,8 +77,8 @@ impl Compared {
 
 /// Metric 1.
 pub(super) fn small(bench: &mut Bench) -> Result<Vec<Row>> {
-    let c = bench.compare("1", Kind::Forward, &[Place::Direct, Place::SameNode, Place::RoutedCt])?;
-    Ok(vec![c.cost(1, 0, 1.08)?, c.cost(1, 2, 0.75)?, c.shown(2, 0)?])
+    let c = bench.compare("1", Kind::Forward, &[Place::Direct, Place::SameNode, Place::RoutedCt, Place::Peer])?;
+    Ok(vec![c.cost(1, 0, 1.08)?, c.cost(1, 2, 0.75)?, c.shown(2, 0)?, c.shown(3, 0)?])
 }
 
 /// Metric 2.
@@ -129,7 +129,7 @@ pub(super) fn bulk(bench: &mut Bench) -> Result<Vec<Row>> {
 /// How the references stand to each other: a second veth pair is 1 where the method is good.
 pub(super) fn references(bench: &mut Bench) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let one = [Place::Direct, Place::Again, Place::RoutedCt, Place::TwoRoutedCt, Place::TwoVxlanCt];
+    let one = [Place::Direct, Place::Again, Place::Peer, Place::RoutedCt, Place::TwoRoutedCt, Place::TwoVxlanCt];
     for kind in [Kind::Forward, Kind::Rr, Kind::Crr, Kind::Stream] {
         let c = bench.compare("-", kind, &one)?;
         for index in 1..one.len() {
