@@ -37,6 +37,7 @@ use crate::{
     readiness::Readiness,
     serve::{heartbeat, http, metrics::Metrics, socket},
     source::{SourceSpec, folder::FolderSource},
+    sys,
     underlay::{self, Wanted},
 };
 
@@ -97,7 +98,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     let mut opened = Dataplane::open(&options, OBJECT, clock.as_ref()).context("cannot open the dataplane")?;
     let stray = opened.repair_endpoint_keys().context("cannot read the endpoint rows")?;
     if stray > 0 {
-        tracing::warn!(rows = stray, "rows that led to no endpoint: removed");
+        tracing::warn!(rows = stray, "rows by address or link that disagreed with the endpoints: repaired");
     }
     let shared = Shared::new(opened, pins.clone(), attaching);
     maps.done();
@@ -138,6 +139,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     // Set once, here.
     let _ = asked.set(refresh(&attachments, &shared, &metrics));
     queue.done();
+    sys::trim_memory();
 
     let mut housekeeping = time::interval(Duration::from_secs(args.garbage_after.max(1)).min(HOUSEKEEPING));
     housekeeping.set_missed_tick_behavior(time::MissedTickBehavior::Delay);

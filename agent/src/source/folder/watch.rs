@@ -17,7 +17,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::time;
 
 use super::files::FileId;
-use crate::readable::Readable;
+use crate::sys::Readable;
 
 /// Several writes in a row become one reading.
 const SETTLE: Duration = Duration::from_millis(20);

@@ -45,3 +45,12 @@ impl AsFd for Readable {
         self.0.get_ref().as_fd()
     }
 }
+
+/// Gives free memory back to the kernel. Loading the programs takes several MB that nobody needs again, and glibc would keep them.
+pub fn trim_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim(3) may be called at any time from any thread; it touches free memory only.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
