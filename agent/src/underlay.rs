@@ -8,6 +8,7 @@
 
 mod door;
 mod events;
+mod mend;
 mod picture;
 mod routes;
 mod service;

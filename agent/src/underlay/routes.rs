@@ -11,7 +11,10 @@ use netlink_packet_route::route::{RouteMessage, RouteProtocol, RouteScope};
 use rtnetlink::{Handle, RouteMessageBuilder};
 use tracing::{debug, info};
 
-use super::picture::{MainRoute, Picture};
+use super::{
+    mend::Mended,
+    picture::{MainRoute, Picture},
+};
 
 /// What to do.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,25 +50,33 @@ pub(super) fn plan(picture: &Picture, wanted: &BTreeMap<IpNet, Option<IpAddr>>) 
     plan
 }
 
-/// Does it. True if something was changed.
-pub(super) async fn carry_out(handle: &Handle, plan: Plan, door: u32) -> Result<bool> {
-    let changed = !plan.add.is_empty() || !plan.replace.is_empty() || !plan.remove.is_empty();
+/// Does it.
+pub(super) async fn carry_out(handle: &Handle, plan: Plan, door: u32, mended: &mut Mended) {
     if !plan.wait.is_empty() {
         debug!(ranges = ?plan.wait, "routes wait for this node's address");
     }
     let steps = plan.add.into_iter().map(|r| (r, false)).chain(plan.replace.into_iter().map(|r| (r, true)));
     for ((range, source), replace) in steps {
-        let add = handle.route().add(message(range, source, door));
-        let add = if replace { add.replace() } else { add };
-        add.execute().await.with_context(|| format!("adding the route to {range} over the door"))?;
-        info!(%range, source = source.map(tracing::field::display), "route over the door");
+        mended.note(put(handle, range, source, door, replace).await);
     }
     for route in plan.remove {
-        let range = route.destination;
-        handle.route().del(route.message).execute().await.with_context(|| format!("removing the route to {range}"))?;
-        info!(%range, "route over the door removed");
+        mended.note(remove(handle, route).await);
     }
-    Ok(changed)
+}
+
+async fn put(handle: &Handle, range: IpNet, source: Option<IpAddr>, door: u32, replace: bool) -> Result<bool> {
+    let add = handle.route().add(message(range, source, door));
+    let add = if replace { add.replace() } else { add };
+    add.execute().await.with_context(|| format!("adding the route to {range} over the door"))?;
+    info!(%range, source = source.map(tracing::field::display), "route over the door");
+    Ok(true)
+}
+
+async fn remove(handle: &Handle, route: MainRoute) -> Result<bool> {
+    let range = route.destination;
+    handle.route().del(route.message).execute().await.with_context(|| format!("removing the route to {range}"))?;
+    info!(%range, "route over the door removed");
+    Ok(true)
 }
 
 fn message(range: IpNet, source: Option<IpAddr>, door: u32) -> RouteMessage {

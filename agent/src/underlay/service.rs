@@ -1,30 +1,20 @@
 //! Looks, mends, tells; again at each event.
 
-use std::{
-    collections::BTreeSet,
-    future::Future,
-    net::{IpAddr, Ipv6Addr},
-    pin::Pin,
-    time::Duration,
-};
+use std::{collections::BTreeSet, future::Future, pin::Pin, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::{Stream, StreamExt as _};
 use rtnetlink::{Handle, new_connection};
 use tokio::{sync::watch, time};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::{
-    DOOR_HOST, DOOR_PODS, TUNNEL, Wanted, door, events,
+    DOOR_HOST, DOOR_PODS, TUNNEL, Wanted, events, mend,
     picture::Picture,
-    routes, sysctl, tunnel,
     uplinks::{self, Choice},
     ways,
 };
-use crate::{
-    compile::pod_mtu,
-    model::{Underlay, UplinkState},
-};
+use crate::model::Underlay;
 
 /// Events within this time are one look: a device coming up sends a dozen.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -95,65 +85,24 @@ impl Keeper {
             let choice = uplinks::choose(&picture, wanted.own(), &wanted.settings.uplinks);
             self.say(&choice);
             let mut underlay = underlay(&picture, choice);
-            let mended = self.mend(&picture, &underlay, wanted).await;
-            if !matches!(mended, Ok(true)) {
-                // What cannot be mended must not hide what is there.
-                underlay.ways = ways::find(&self.handle, &picture, &wanted.peers).await?;
-                self.tell.send_if_modified(|told| {
-                    let new = told.as_ref() != Some(&underlay);
-                    if new {
-                        *told = Some(underlay);
-                    }
-                    new
-                });
-                return mended.map(drop);
-            }
-        }
-        bail!("our devices or routes change as often as they are mended: something else claims them");
-    }
-
-    /// Mends what is ours; true if the picture is old now.
-    async fn mend(&self, picture: &Picture, underlay: &Underlay, wanted: &Wanted) -> Result<bool> {
-        let mtu = pod_mtu(wanted.this.as_ref(), underlay, &wanted.settings);
-        let mut changed = door::ensure(&self.handle, picture, mtu).await?;
-        let port = wanted.tunnel().then_some(wanted.settings.tunnel_port);
-        changed |= tunnel::ensure(&self.handle, picture, port, mtu).await?;
-        if picture.ipv6 && wanted.pods6 {
-            changed |= self.link_locals(picture, underlay).await?;
-        }
-        if underlay.door_host != 0 && picture.devices.get(&underlay.door_host).is_some_and(|door| door.up) {
-            let plan = routes::plan(picture, &wanted.routes);
-            changed |= routes::carry_out(&self.handle, plan, underlay.door_host).await?;
-        }
-        let services = &wanted.settings.service_cidrs;
-        let v6 = picture.ipv6 && services.iter().any(|range| range.addr().is_ipv6());
-        sysctl::forward(services.iter().any(|range| range.addr().is_ipv4()), v6)
-            .context("letting the stack forward")?;
-        Ok(changed)
-    }
-
-    /// IPv6 leaves an uplink only where it has a link-local address: without one nothing solicits for a pod's packet (tried).
-    async fn link_locals(&self, picture: &Picture, underlay: &Underlay) -> Result<bool> {
-        let mut changed = false;
-        for (&ifindex, uplink) in &underlay.uplinks {
-            let has = picture.addresses.iter().any(|address| {
-                address.ifindex == ifindex && address.net.addr().is_ipv6() && uplinks::is_link_local(address.net.addr())
-            });
-            let up = picture.devices.get(&ifindex).is_some_and(|device| device.up);
-            if has || !up || !sysctl::allows_ipv6(&uplink.name) {
+            let mended = mend::all(&self.handle, &picture, &underlay, wanted).await;
+            if mended.changed {
                 continue;
             }
-            let address = IpAddr::V6(link_local(uplink));
-            self.handle
-                .address()
-                .add(ifindex, address, 64)
-                .execute()
-                .await
-                .with_context(|| format!("adding {address} to {}", uplink.name))?;
-            info!(uplink = uplink.name, %address, "IPv6 link-local address added, it had none");
-            changed = true;
+            // What cannot be mended must not hide what is there.
+            underlay.ways = ways::find(&self.handle, &picture, &wanted.peers).await?;
+            self.tell.send_if_modified(|told| {
+                let new = told.as_ref() != Some(&underlay);
+                if new {
+                    *told = Some(underlay);
+                }
+                new
+            });
+            let errors: Vec<String> = mended.errors.iter().map(|error| format!("{error:#}")).collect();
+            ensure!(errors.is_empty(), "{}", errors.join("; "));
+            return Ok(());
         }
-        Ok(changed)
+        bail!("our devices or routes change as often as they are mended: something else claims them");
     }
 
     fn say(&mut self, choice: &Choice) {
@@ -172,13 +121,8 @@ fn underlay(picture: &Picture, choice: Choice) -> Underlay {
         ways: Default::default(),
         door_host: ifindex(DOOR_HOST),
         door_pods: ifindex(DOOR_PODS),
-        tunnel_dev: ifindex(TUNNEL),
+        // While it is down its port is somebody else's.
+        tunnel_dev: picture.find(TUNNEL).filter(|(_, device)| device.up).map_or(0, |(ifindex, _)| ifindex),
         ipv6: picture.ipv6,
     }
-}
-
-/// The address that the kernel itself would make (RFC 4291, appendix A: modified EUI-64).
-fn link_local(uplink: &UplinkState) -> Ipv6Addr {
-    let [a, b, c, d, e, f] = uplink.mac;
-    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }

@@ -4,9 +4,9 @@ use std::{fs, io, path::Path};
 
 use tracing::info;
 
-/// Whether this kernel has IPv6 (`ipv6.disable=1` takes the whole folder away).
+/// Whether there is IPv6 here: `ipv6.disable=1` takes the whole folder away, `disable_ipv6` for all devices leaves nothing to use.
 pub(super) fn has_ipv6() -> bool {
-    Path::new("/proc/sys/net/ipv6").exists()
+    allows_ipv6("all")
 }
 
 /// Whether a device may have IPv6 addresses.

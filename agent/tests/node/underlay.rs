@@ -249,3 +249,40 @@ fn a_storm_of_events_loses_nothing() {
         until_ip("link show osmia0", "the door's MTU", |text| text.contains("mtu 1400")).await;
     });
 }
+
+#[test]
+fn without_ipv6_all_that_is_ipv4_is_there() {
+    with_service(Encap::Auto, |tell, mut told| async move {
+        until(&mut told, "the door", complete).await;
+        fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
+        let underlay = until(&mut told, "no IPv6", |u| !u.ipv6).await;
+        assert!(underlay.ways.keys().all(IpAddr::is_ipv4) && underlay.ways.len() == 2, "{underlay:?}");
+        // From nothing, too.
+        space::ip("link del osmia0");
+        space::ip("link del osmia-vx");
+        tell.send_modify(|_| ());
+        let before = underlay.door_host;
+        until(&mut told, "a new door", |u| complete(u) && u.door_host != before && u.tunnel_dev != 0).await;
+        until_ip("route show 10.244.0.0/16", "the v4 route", |text| text.contains("src 192.0.2.1")).await;
+    });
+}
+
+#[test]
+fn a_tunnel_port_that_is_taken_does_not_keep_the_routes_away() {
+    space::enter();
+    lan();
+    space::ip("link add other type vxlan external dstport 4789");
+    space::ip("link set other up");
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (_tell, wanted) = watch::channel(Wanted::new(&cluster(), &settings(Encap::Auto)));
+        let (mut told, service) = start(wanted).unwrap();
+        tokio::spawn(service);
+        let underlay = until(&mut told, "the door", complete).await;
+        assert_eq!(underlay.uplinks.len(), 1);
+        until_ip("route show 10.244.0.0/16", "the v4 route", |text| text.contains("src 192.0.2.1")).await;
+        assert_eq!(told.borrow().as_ref().map(|u| u.tunnel_dev), Some(0));
+        space::ip("link del other");
+        until(&mut told, "the tunnel device once the port is free", |u| u.tunnel_dev != 0).await;
+    });
+}
