@@ -65,8 +65,8 @@ impl Dataplane {
         Ok(rows.into_iter().filter(|(_, endpoint)| endpoint.flags & E_PRESENT != 0).collect())
     }
 
-    /// Removes rows by address or ifindex that lead to a slot which is empty or another's: what a killed agent left between two calls.
-    /// Says how many.
+    /// Removes rows by address or ifindex that lead to a slot which is empty or another's, and puts those that are missing: what a
+    /// killed agent left between two calls. Says how many.
     ///
     /// # Errors
     /// The kernel's.
@@ -86,7 +86,20 @@ impl Dataplane {
         }
         self.tables.endpoint_addr.remove_all(&stray_addr)?;
         self.tables.endpoint_if.remove_all(&stray_if)?;
-        Ok(stray_addr.len() + stray_if.len())
+        let mut missing = 0;
+        for (slot, endpoint) in &endpoints {
+            for addr in addresses(endpoint) {
+                if self.tables.endpoint_addr.get(&addr)?.is_none() {
+                    self.tables.endpoint_addr.put(&addr, slot)?;
+                    missing += 1;
+                }
+            }
+            if self.tables.endpoint_if.get(&endpoint.ifindex)?.is_none() {
+                self.tables.endpoint_if.put(&endpoint.ifindex, slot)?;
+                missing += 1;
+            }
+        }
+        Ok(stray_addr.len() + stray_if.len() + missing)
     }
 
     /// Removes the keys of `old` that lead to the slot and that `new` does not have.

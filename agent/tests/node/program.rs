@@ -10,8 +10,8 @@ use osmia_agent::{
 use osmia_maps::{
     Access, LayoutError, Pins,
     layout::{
-        Addr, Config, Endpoint, FlowEntry, FlowKey4, Node, Route, RouteKey, Uplink, flow::F_OPENER, meta,
-        node::N_PRESENT, programs,
+        Addr, Config, Endpoint, FlowEntry, FlowKey4, Node, Route, RouteKey, Uplink, endpoint::E_PRESENT,
+        flow::F_OPENER, meta, node::N_PRESENT, programs,
     },
     sys::pinned_link_info,
     tables,
@@ -189,10 +189,19 @@ fn keys_that_a_killed_agent_left_are_repaired() {
     devices();
     let options = options();
     let mut dataplane = open(&options);
-    tables::ENDPOINT_ADDR.open(&options.pins, Access::ReadWrite).unwrap().put(&Addr::v4([10, 9, 9, 9]), &3).unwrap();
-    tables::ENDPOINT_IF.open(&options.pins, Access::ReadWrite).unwrap().put(&4711, &3).unwrap();
+    let by_addr = tables::ENDPOINT_ADDR.open(&options.pins, Access::ReadWrite).unwrap();
+    let by_if = tables::ENDPOINT_IF.open(&options.pins, Access::ReadWrite).unwrap();
+    by_addr.put(&Addr::v4([10, 9, 9, 9]), &3).unwrap();
+    by_if.put(&4711, &3).unwrap();
     assert_eq!(dataplane.repair_endpoint_keys().unwrap(), 2);
     assert_eq!(dataplane.repair_endpoint_keys().unwrap(), 0);
+
+    // Killed between the endpoint and its keys.
+    let endpoints = tables::ENDPOINTS.open(&options.pins, Access::ReadWrite).unwrap();
+    let pod = Endpoint { ifindex: 77, flags: E_PRESENT, v4: [10, 0, 0, 5], ..Endpoint::default() };
+    endpoints.put(&7, &pod).unwrap();
+    assert_eq!(dataplane.repair_endpoint_keys().unwrap(), 2);
+    assert_eq!((by_addr.get(&Addr::v4(pod.v4)).unwrap(), by_if.get(&77).unwrap()), (Some(7), Some(7)));
 }
 
 #[test]
@@ -321,4 +330,20 @@ fn flows_that_are_over_are_swept_and_living_ones_stay() {
     let living = [1000, 1001].map(|port| [key(port), key(port).opposite(&FlowEntry::default())]);
     assert_eq!(left, living.concat().into_iter().collect());
     assert_eq!(budgets.get(&7).unwrap(), Some(9 << 32 | 2), "flows are counted again, the other half stays");
+}
+
+#[test]
+fn an_object_that_lacks_a_program_is_refused_by_its_name() {
+    space::enter();
+    let wanted = programs::TO_DOOR.name.as_bytes();
+    let mut object = OBJECT.to_vec();
+    for at in 0..object.len() - wanted.len() {
+        if object.get(at..at + wanted.len()) == Some(wanted) {
+            object[at + wanted.len() - 1] = b'x';
+        }
+    }
+    let options = options();
+    let error = Dataplane::open(&options, &object, &SystemClock).unwrap_err();
+    assert!(matches!(&error, OpenError::Lacks { kind: "program", name } if name == "osm_to_door"), "{error:?}");
+    assert!(pinned_links(&options.pins).is_empty());
 }
