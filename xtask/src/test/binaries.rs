@@ -104,7 +104,10 @@ mod tests {
             of("path+file:///r/tests#osmia-tests@0.1.0", "test"),
             Some(("osmia-tests test packet".into(), true))
         );
-        assert_eq!(of("path+file:///r/agent#osmia-agent@0.1.0", "test"), Some(("osmia-agent test packet".into(), true)));
+        assert_eq!(
+            of("path+file:///r/agent#osmia-agent@0.1.0", "test"),
+            Some(("osmia-agent test packet".into(), true))
+        );
         assert_eq!(of("path+file:///r/tests#osmia-tests@0.1.0", "lib"), Some(("osmia-tests lib packet".into(), false)));
         assert_eq!(of("path+file:///r/xtask#0.1.0", "bin"), Some(("xtask bin packet".into(), false)));
     }
