@@ -286,3 +286,19 @@ fn a_tunnel_port_that_is_taken_does_not_keep_the_routes_away() {
         until(&mut told, "the tunnel device once the port is free", |u| u.tunnel_dev != 0).await;
     });
 }
+
+#[test]
+fn beside_kube_proxy_alone_the_stack_forwards() {
+    with_service(Encap::Auto, |tell, mut told| async move {
+        until(&mut told, "the door", complete).await;
+        let forward = || fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap();
+        assert_eq!(forward().trim(), "0");
+        let settings = Settings { service_cidrs: vec!["10.96.0.0/12".parse().unwrap()], ..settings(Encap::Auto) };
+        tell.send(Wanted::new(&cluster(), &settings)).unwrap();
+        let begin = time::Instant::now();
+        while forward().trim() != "1" {
+            assert!(begin.elapsed() < PATIENCE, "ip_forward stays 0 with service ranges");
+            time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
