@@ -1,7 +1,9 @@
 //! Datagrams longer than the pod's link, so that its kernel cuts them.
 
+use std::net::Ipv4Addr;
+
 use osmia_lab::packet::{Injector, Ip};
-use osmia_lab::{OUTSIDE_V4, OUTSIDE_V6, Underlay};
+use osmia_lab::{OUTSIDE_V4, OUTSIDE_V6, Space, Underlay};
 use osmia_maps::layout::{DropReason, Stat};
 
 use crate::bench::{Bench, Carry};
@@ -47,14 +49,33 @@ fn in_tunnels() {
 }
 
 #[test]
-fn a_later_fragment_before_its_first_is_dropped_and_said() {
+fn a_later_fragment_before_its_first_passes_where_no_port_is_rewritten() {
     let mut bench = Bench::new(Underlay::Passing, Carry::Tunnel4).expect("a bench");
     let a = bench.pod(0, "a").expect("pod a");
     let near = bench.pod(0, "near").expect("a pod beside it");
-    let mut packet = Ip::new(a.v4, near.v4).packet(17, &[7; 64]);
-    // The last fragment of some datagram: identification 0x4321, offset 1480.
-    packet[4..8].copy_from_slice(&[0x43, 0x21, 0, 185]);
-    Injector::inside(&a.space).and_then(|i| i.send(&packet, near.v4.into())).expect("sent");
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    let far = bench.pod(1, "far").expect("a pod far away");
+    let later = |destination: Ipv4Addr| {
+        let mut packet = Ip::new(a.v4, destination).packet(17, &[7; 64]);
+        // The last fragment of some datagram: identification 0x4321, offset 1480.
+        packet[4..8].copy_from_slice(&[0x43, 0x21, 0, 185]);
+        Injector::inside(&a.space).and_then(|i| i.send(&packet, destination.into())).expect("sent");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    for pod in [&near, &far] {
+        let (loose, got) = (bench.stat(0, Stat::FragmentLoose).expect("a count"), reassembling(&pod.space));
+        later(pod.v4);
+        assert_eq!(bench.stat(0, Stat::FragmentLoose).expect("a count"), loose + 1, "{}", bench.story());
+        assert_eq!(reassembling(&pod.space), got + 1, "the pod's kernel waits for the rest; {}", bench.story());
+    }
+    later(OUTSIDE_V4);
     assert_eq!(bench.dropped(0, DropReason::FragNoFirst).expect("a count"), 1, "{}", bench.story());
+}
+
+/// Fragments that a namespace was asked to put together.
+fn reassembling(space: &Space) -> u64 {
+    let text = space.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).expect("inside").expect("a file");
+    let mut lines = text.lines().filter(|l| l.starts_with("Ip:"));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names.split(' ').position(|n| n == "ReasmReqds").expect("a counter of that name");
+    values.split(' ').nth(at).and_then(|v| v.parse().ok()).expect("a number")
 }

@@ -1,6 +1,8 @@
 //! Fragments: the first one of a datagram has the ports and tells them to those that follow.
 //!
 //! Invariant: a later fragment gets no ports but those that its own first fragment came with, of the same addresses and identification.
+//! One that comes before its first is a packet of its addresses and protocol alone (ports 0): it passes where no rewrite needs ports, and
+//! as policy lets any port pass; else it is dropped as `FRAG_NO_FIRST`.
 
 use super::parse::Part;
 use super::{FlowKey, Parsed, Tables};

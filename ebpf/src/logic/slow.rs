@@ -70,8 +70,8 @@ pub struct Scratch {
     pub(super) foreign: u32,
     /// Masquerade ports that were tried and are taken.
     pub(super) tries: u32,
-    /// Zero.
-    pub(super) zero: u32,
+    /// 1: a later fragment without its first, known by its addresses alone.
+    pub(super) loose: u32,
 }
 
 /// Why a flow is decided.
@@ -209,10 +209,13 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         self.scratch.foreign = foreign as u32;
         self.scratch.rewritten = 0;
         *K::parsed_mut(self.scratch) = *parsed;
+        self.scratch.loose = 0;
         if parsed.part == Part::Later {
             match fragment::recall(self.tables, parsed, self.now) {
                 Some(key) => K::parsed_mut(self.scratch).key = key,
-                None => return self.end(Verdict::drop(DropReason::FragNoFirst)),
+                // It may be the node's own.
+                None if foreign == Foreign::Passed => return Verdict::NEXT,
+                None => self.scratch.loose = 1,
             }
         }
         let key = &mut K::parsed_mut(self.scratch).key;
@@ -243,8 +246,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         if verdict == Verdict::NEXT && foreign == Foreign::Dropped as u32 {
             return Verdict::drop(DropReason::NoEndpoint);
         }
-        let nobodys = verdict.is_drop(DropReason::IcmpNoFlow) || verdict.is_drop(DropReason::FragNoFirst);
-        if nobodys && foreign == Foreign::Passed as u32 {
+        if verdict.is_drop(DropReason::IcmpNoFlow) && foreign == Foreign::Passed as u32 {
             return Verdict::NEXT;
         }
         verdict

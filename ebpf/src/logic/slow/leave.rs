@@ -1,8 +1,8 @@
 //! The last stage: length, hops, rewrites, and out.
 
 use super::{REWRITES, Run, Slow};
-use crate::layout::DropReason;
 use crate::layout::flow::NO_MTU;
+use crate::layout::{DropReason, Stat};
 use crate::logic::arrival::Kind;
 use crate::logic::parse::Parsed;
 use crate::logic::stage::Stage;
@@ -15,6 +15,9 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     pub(in crate::logic) fn leave<K: Slow>(&mut self) -> Verdict {
         let parsed = *K::parsed(self.scratch);
         fragment::remember(self.tables, &parsed, self.now);
+        if self.scratch.loose != 0 {
+            self.tables.count(Stat::FragmentLoose);
+        }
         let entry = self.scratch.mine();
         if self.is_too_big(&parsed) || forward::hops_used_up(&parsed, entry) {
             return Verdict::jump(K::stage(Stage::Refuse4, Stage::Refuse6));

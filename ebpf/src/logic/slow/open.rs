@@ -55,6 +55,10 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         }
         let opener = self.scratch.opener != 0;
         let outside = self.scratch.uplink != 0;
+        if outside && self.scratch.loose != 0 {
+            // Its ports would be rewritten, and nobody knows them.
+            return Verdict::drop(DropReason::FragNoFirst);
+        }
         let rewritten = self.scratch.rewrites != 0;
         let why = self.scratch.why;
         let hook = self.scratch.via.hook;
