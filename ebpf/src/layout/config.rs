@@ -39,7 +39,7 @@ pub struct Config {
     pub endpoint_flows: u32,
     /// This node's InternalIP, IPv6, zero for none.
     pub node6: [u8; 16],
-    /// Packet-too-big answers an endpoint gets a second.
+    /// Packet-too-big and time-exceeded answers an endpoint gets a second, at most 255.
     pub too_big_rate: u32,
     /// Ticks a second; see [`super::meta`].
     pub ticks_per_second: u32,

@@ -24,11 +24,11 @@ pub enum DropReason {
     PolicyEgress = 9,
     /// No ingress rule of the receiver allows it.
     PolicyIngress = 10,
-    /// TTL or hop limit used up; the sender got a time exceeded unless limited.
+    /// TTL or hop limit used up, and the sender is not told (answered packets count as `time_exceeded_sent`).
     HopLimit = 11,
-    /// Larger than the path takes; the sender got a packet too big.
+    /// Larger than the path takes, and the sender can not be told (answered packets count as `too_big_sent`).
     TooBig = 12,
-    /// As `TooBig`, and the answer was not sent because the endpoint asked too often.
+    /// Larger than the path takes, and the sender was told often enough in this second.
     TooBigLimited = 13,
     /// More than 8 extension headers or 256 bytes of them, or an unknown one.
     ExtHdr = 14,
