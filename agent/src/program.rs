@@ -31,7 +31,7 @@ use std::fmt;
 
 use aya::Ebpf;
 use osmia_maps::{Pins, layout::Meta};
-use tracing::{info, warn};
+use tracing::info;
 
 use self::{apply::Installed, links::Links, tables::Tables};
 use crate::clock::Clock;
@@ -77,10 +77,7 @@ impl Dataplane {
         }
         let pins = &options.pins;
         folder::prepare(pins)?;
-        // Not worth a failed start: the switch only makes pods come and go faster.
-        if let Err(error) = grace::prepare(pins) {
-            warn!("cannot tell whether grace periods were left short: {error}");
-        }
+        grace::repair();
         let before = folder::meta(pins)?;
         let probed = load::probe(object, before.as_ref(), clock)?;
         features::log(&probed.features);

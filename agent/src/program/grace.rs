@@ -5,28 +5,28 @@
 //! device could be made. Everywhere else under that lock the kernel expedites (`synchronize_net`, net/core/dev.c); the switch for all
 //! grace periods, `/sys/kernel/rcu_expedited`, does the same for tcx: 0.1 ms a hook. It is on only while an [`Expedited`] lives.
 //!
-//! Invariant: a switch that we turned on is turned off, also after kill -9: a folder among the pins says that it is ours, and
-//! [`prepare`] looks for it at start.
+//! Invariant: a switch that we turned on is turned off, also after kill -9, and one that somebody else turned on stays on: the switch is
+//! a number, and ours is [`OURS`]. Whoever finds it (this agent at its next start or pod, or another node's agent on the same kernel)
+//! turns it off; where that hits a living holder, its pod waits as it would have without.
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
-use osmia_maps::Pins;
 use tracing::{info, warn};
 
 const SWITCH: &str = "/sys/kernel/rcu_expedited";
+/// Any number but 0 is on; this one is "osm".
+const OURS: &str = "7304045";
 
 static HOLDERS: Mutex<Holders> = Mutex::new(Holders::new());
 
 /// Who wants short grace periods.
 struct Holders {
     count: usize,
-    /// Where the mark is put. `None`: no dataplane is open, and the switch is left alone.
-    mark: Option<PathBuf>,
-    /// We turned the switch on.
+    /// The switch is on by us.
     ours: bool,
     /// It was said that the switch cannot be used.
     said: bool,
@@ -51,25 +51,26 @@ impl Drop for Expedited {
     }
 }
 
-/// Turns off what a killed agent left on, and lets the switch be used from now on.
-pub(super) fn prepare(pins: &Pins) -> io::Result<()> {
-    let mark = pins.folder().join("expedited");
-    repair(Path::new(SWITCH), &mark)?;
-    HOLDERS.lock().unwrap_or_else(PoisonError::into_inner).mark = Some(mark);
-    Ok(())
+/// Turns off what a killed agent left on. Where there is no such switch nobody turned it on.
+pub(super) fn repair() {
+    match repair_at(Path::new(SWITCH)) {
+        Ok(true) => info!("{SWITCH} turned off: an agent was killed while it was on"),
+        Ok(false) => {}
+        Err(error) => warn!("cannot tell whether an agent left {SWITCH} on: {error}"),
+    }
 }
 
-fn repair(switch: &Path, mark: &Path) -> io::Result<()> {
-    if mark.exists() {
-        turn_off(switch, mark)?;
-        info!("{SWITCH} turned off: an agent was killed while it was on");
+fn repair_at(switch: &Path) -> io::Result<bool> {
+    match fs::read_to_string(switch) {
+        Ok(state) if state.trim() == OURS => fs::write(switch, "0").map(|()| true),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(false),
     }
-    Ok(())
 }
 
 impl Holders {
     const fn new() -> Self {
-        Self { count: 0, mark: None, ours: false, said: false }
+        Self { count: 0, ours: false, said: false }
     }
 
     fn enter(&mut self, switch: &Path) {
@@ -77,8 +78,7 @@ impl Holders {
         if self.count > 1 {
             return;
         }
-        let Some(mark) = &self.mark else { return };
-        match turn_on(switch, mark) {
+        match turn_on(switch) {
             Ok(turned) => self.ours = turned,
             Err(error) if !self.said => {
                 warn!("{SWITCH} cannot be used ({error}): ADD and DEL of each pod wait some 30 ms for the kernel");
@@ -94,90 +94,78 @@ impl Holders {
             return;
         }
         self.ours = false;
-        let Some(mark) = &self.mark else { return };
-        if let Err(error) = turn_off(switch, mark) {
+        if let Err(error) = fs::write(switch, "0") {
             warn!("{SWITCH} could not be turned off: {error}");
         }
     }
 }
 
-/// The mark comes first and goes last. False where the switch is on without us.
-fn turn_on(switch: &Path, mark: &Path) -> io::Result<bool> {
-    if fs::read_to_string(switch)?.trim() != "0" {
-        return Ok(false);
+/// False where the switch is on without us.
+fn turn_on(switch: &Path) -> io::Result<bool> {
+    match fs::read_to_string(switch)?.trim() {
+        "0" => fs::write(switch, OURS).map(|()| true),
+        // Left on, or another node's on this kernel: ours to turn off, too.
+        OURS => Ok(true),
+        _ => Ok(false),
     }
-    match fs::create_dir(mark) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    match fs::write(switch, "1") {
-        Ok(()) => Ok(true),
-        Err(error) => {
-            fs::remove_dir(mark)?;
-            Err(error)
-        }
-    }
-}
-
-fn turn_off(switch: &Path, mark: &Path) -> io::Result<()> {
-    fs::write(switch, "0")?;
-    fs::remove_dir(mark)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A switch that stands at `state`, and where its mark would be.
-    fn switch(state: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let (switch, mark) = (folder.path().join("switch"), folder.path().join("mark"));
-        fs::write(&switch, state).unwrap();
-        (folder, switch, mark)
+    fn switch(state: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), state).unwrap();
+        file
     }
 
-    fn state(switch: &Path) -> String {
-        fs::read_to_string(switch).unwrap()
+    fn state(switch: &tempfile::NamedTempFile) -> String {
+        fs::read_to_string(switch.path()).unwrap()
     }
 
     #[test]
     fn the_last_holder_turns_it_off() {
-        let (_folder, switch, mark) = switch("0\n");
-        let mut holders = Holders { mark: Some(mark.clone()), ..Holders::new() };
-        holders.enter(&switch);
-        holders.enter(&switch);
-        holders.leave(&switch);
-        assert!(state(&switch) == "1" && mark.exists());
-        holders.leave(&switch);
-        assert!(state(&switch) == "0" && !mark.exists());
+        let switch = switch("0\n");
+        let mut holders = Holders::new();
+        holders.enter(switch.path());
+        holders.enter(switch.path());
+        holders.leave(switch.path());
+        assert_eq!(state(&switch), OURS);
+        holders.leave(switch.path());
+        assert_eq!(state(&switch), "0");
     }
 
     #[test]
     fn what_an_operator_turned_on_stays_on() {
-        let (_folder, switch, mark) = switch("1\n");
-        let mut holders = Holders { mark: Some(mark.clone()), ..Holders::new() };
-        holders.enter(&switch);
-        holders.leave(&switch);
-        repair(&switch, &mark).unwrap();
+        let switch = switch("1\n");
+        let mut holders = Holders::new();
+        holders.enter(switch.path());
+        holders.leave(switch.path());
+        assert!(!repair_at(switch.path()).unwrap());
         assert_eq!(state(&switch), "1\n");
     }
 
     #[test]
-    fn what_a_killed_agent_left_on_is_turned_off() {
-        let (_folder, switch, mark) = switch("0\n");
-        Holders { mark: Some(mark.clone()), ..Holders::new() }.enter(&switch);
-        assert_eq!(state(&switch), "1");
-        repair(&switch, &mark).unwrap();
-        assert!(state(&switch) == "0" && !mark.exists());
+    fn what_a_killed_agent_left_on_is_turned_off_at_start_or_at_the_next_pod() {
+        let switch = switch("0\n");
+        Holders::new().enter(switch.path());
+        assert!(repair_at(switch.path()).unwrap());
+        assert_eq!(state(&switch), "0");
+
+        Holders::new().enter(switch.path());
+        let mut next = Holders::new();
+        next.enter(switch.path());
+        next.leave(switch.path());
+        assert_eq!(state(&switch), "0");
     }
 
     #[test]
     fn without_the_switch_all_goes_on() {
-        let (_folder, switch, mark) = switch("0");
-        fs::remove_file(&switch).unwrap();
-        let mut holders = Holders { mark: Some(mark.clone()), ..Holders::new() };
-        holders.enter(&switch);
-        holders.leave(&switch);
-        assert!(!mark.exists());
+        let missing = Path::new("/nonexistent/switch");
+        let mut holders = Holders::new();
+        holders.enter(missing);
+        holders.leave(missing);
+        assert!(!repair_at(missing).unwrap());
     }
 }
