@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, wherever it does"
 )]
 
+mod disk;
 mod pods;
 mod program;
 mod replaced;
