@@ -25,21 +25,27 @@ use crate::space;
 
 /// Rows and links that are there as soon as somebody says so.
 #[derive(Clone, Default)]
-struct Kernel(Arc<Mutex<(BTreeMap<u32, Endpoint>, BTreeMap<u32, String>)>>);
+struct Kernel(Arc<Mutex<There>>);
+
+#[derive(Default)]
+struct There {
+    rows: BTreeMap<u32, Endpoint>,
+    links: BTreeMap<u32, String>,
+}
 
 impl Endpoints for Kernel {
     fn put(&mut self, slot: u32, endpoint: Endpoint) -> anyhow::Result<()> {
-        self.0.lock().unwrap().0.insert(slot, endpoint);
+        self.0.lock().unwrap().rows.insert(slot, endpoint);
         Ok(())
     }
 
     fn remove(&mut self, slot: u32) -> anyhow::Result<()> {
-        self.0.lock().unwrap().0.remove(&slot);
+        self.0.lock().unwrap().rows.remove(&slot);
         Ok(())
     }
 
     fn list(&self) -> anyhow::Result<BTreeMap<u32, Endpoint>> {
-        Ok(self.0.lock().unwrap().0.clone())
+        Ok(self.0.lock().unwrap().rows.clone())
     }
 
     fn check(&self, _slot: u32, _endpoint: &Endpoint) -> anyhow::Result<()> {
@@ -49,15 +55,15 @@ impl Endpoints for Kernel {
 
 impl Links for Kernel {
     fn list(&self) -> anyhow::Result<BTreeMap<u32, String>> {
-        Ok(self.0.lock().unwrap().1.clone())
+        Ok(self.0.lock().unwrap().links.clone())
     }
 
     fn index_of(&self, name: &str) -> Option<u32> {
-        self.0.lock().unwrap().1.iter().find(|(_, link)| *link == name).map(|(ifindex, _)| *ifindex)
+        self.0.lock().unwrap().links.iter().find(|(_, link)| *link == name).map(|(ifindex, _)| *ifindex)
     }
 
     fn retire(&self, ifindex: u32) {
-        self.0.lock().unwrap().1.remove(&ifindex);
+        self.0.lock().unwrap().links.remove(&ifindex);
     }
 
     fn delete(&self, ifindex: u32) -> anyhow::Result<()> {
@@ -137,14 +143,14 @@ async fn steps(state: &Path) {
     for (id, assignment) in reserved.iter().enumerate() {
         let key = wish(id).key;
         let ifindex = 100 + id as u32;
-        kernel.0.lock().unwrap().1.insert(ifindex, host_link_name(&key));
+        kernel.0.lock().unwrap().links.insert(ifindex, host_link_name(&key));
         match agent.commit(1, &key, &assignment.pod_mac, ifindex).await {
             Ok(()) => added += 1,
             Err(failure) => assert_eq!(failure.code, failure::JOURNAL, "{failure}"),
         }
     }
     assert!(added < reserved.len(), "the disk is not full");
-    assert_eq!(kernel.0.lock().unwrap().0.len(), added, "no row of an ADD that failed");
+    assert_eq!(kernel.0.lock().unwrap().rows.len(), added, "no row of an ADD that failed");
 
     // Room again: what could not be said is said, and the next ADD works.
     fs::remove_file(state.join("filler")).unwrap();
