@@ -14,10 +14,12 @@ use crate::layout::route::RouteKind;
 use crate::layout::{Addr, Config, DropReason, Node};
 
 /// Offsets inside the outer header, from its IP header on.
-const V4_ADDRESSES: usize = 12;
+const V4_TOTAL: usize = 2;
+const V4_CHECK: usize = 10;
 const V6_PAYLOAD: usize = 4;
 const V4_HEADER: usize = 20;
 const V6_HEADER: usize = 40;
+const UDP_LEN: usize = 4;
 const UDP_HEADER: usize = 8;
 const VXLAN_HEADER: usize = 8;
 /// Offset of the UDP header in a packet of ours.
@@ -120,38 +122,32 @@ const fn ethertype(v6: bool) -> [u8; 2] {
     if v6 { TYPE_V6 } else { TYPE_V4 }
 }
 
-/// What does not change from packet to packet goes from the node's row to the packet as it is, so that it needs no room on the stack.
+/// The row with the fields of this packet, written in one go: each call of the helper costs more than the copy.
 #[inline(always)]
 fn write_v4<P: Packet>(p: &mut P, node: &Node, port: [u8; 2], inner: u32, inner_v6: bool) -> Option<()> {
-    let row = &node.outer;
-    let [l0, l1] = length_field(inner + OUTER_V4_LEN as u32);
-    let fixed: &[u8; OUTER_V4_LEN - 2 - V4_ADDRESSES] = row.get(V4_ADDRESSES..OUTER_V4_LEN - 2)?.try_into().ok()?;
-    let [a, b, c, d, e, f, g, h, ..] = *fixed;
-    let addresses = checksum::add(checksum::of4([a, b, c, d]), checksum::of4([e, f, g, h]));
-    let front = checksum::add(checksum::of4([row[0], row[1], l0, l1]), checksum::of4([row[4], row[5], row[6], row[7]]));
-    let sum = checksum::add(checksum::add(front, checksum::of2([row[8], row[9]])), addresses);
-    let [c0, c1] = checksum::field(sum);
-    p.write(ETH_LEN, &[row[0], row[1], l0, l1, row[4], row[5], row[6], row[7], row[8], row[9], c0, c1])?;
-    p.write(ETH_LEN + V4_ADDRESSES, fixed)?;
-    write_udp::<P, V4_HEADER>(p, node, port, length_field(inner + (OUTER_V4_LEN - V4_HEADER) as u32))?;
-    p.write(ETH_LEN + OUTER_V4_LEN - 2, &ethertype(inner_v6))?;
+    let mut h: [u8; OUTER_V4_LEN] = *node.outer.first_chunk()?;
+    [h[V4_TOTAL], h[V4_TOTAL + 1]] = length_field(inner + OUTER_V4_LEN as u32);
+    let word = |i: usize| checksum::of4([h[i], h[i + 1], h[i + 2], h[i + 3]]);
+    let front = checksum::add(checksum::add(word(0), word(4)), checksum::of2([h[8], h[9]]));
+    let sum = checksum::add(front, checksum::add(word(12), word(16)));
+    [h[V4_CHECK], h[V4_CHECK + 1]] = checksum::field(sum);
+    [h[V4_HEADER], h[V4_HEADER + 1]] = port;
+    [h[V4_HEADER + UDP_LEN], h[V4_HEADER + UDP_LEN + 1]] = length_field(inner + (OUTER_V4_LEN - V4_HEADER) as u32);
+    [h[OUTER_V4_LEN - 2], h[OUTER_V4_LEN - 1]] = ethertype(inner_v6);
+    p.write(ETH_LEN, &h)?;
     if inner_v6 { p.write(ETH_LEN - 2, &TYPE_V4) } else { Some(()) }
 }
 
 #[inline(always)]
 fn write_v6<P: Packet>(p: &mut P, node: &Node, port: [u8; 2], inner: u32, inner_v6: bool) -> Option<()> {
-    p.write(ETH_LEN, node.outer.first_chunk::<{ OUTER_V6_LEN - 2 }>()?)?;
+    let mut h: [u8; OUTER_V6_LEN] = *node.outer.first_chunk()?;
     let udp = length_field(inner + (OUTER_V6_LEN - V6_HEADER) as u32);
-    p.write(ETH_LEN + V6_PAYLOAD, &udp)?;
-    write_udp::<P, V6_HEADER>(p, node, port, udp)?;
-    p.write(ETH_LEN + OUTER_V6_LEN - 2, &ethertype(inner_v6))?;
+    [h[V6_PAYLOAD], h[V6_PAYLOAD + 1]] = udp;
+    [h[V6_HEADER], h[V6_HEADER + 1]] = port;
+    [h[V6_HEADER + UDP_LEN], h[V6_HEADER + UDP_LEN + 1]] = udp;
+    [h[OUTER_V6_LEN - 2], h[OUTER_V6_LEN - 1]] = ethertype(inner_v6);
+    p.write(ETH_LEN, &h)?;
     if inner_v6 { Some(()) } else { p.write(ETH_LEN - 2, &TYPE_V6) }
-}
-
-/// Ports and length of the UDP header at `IP` bytes of the row.
-#[inline(always)]
-fn write_udp<P: Packet, const IP: usize>(p: &mut P, node: &Node, [s0, s1]: [u8; 2], [l0, l1]: [u8; 2]) -> Option<()> {
-    p.write(ETH_LEN + IP, &[s0, s1, node.outer[IP + 2], node.outer[IP + 3], l0, l1])
 }
 
 /// What [`receive`] found.
@@ -193,7 +189,9 @@ pub fn receive<P: Packet>(
         return if config.tunnel_dev == 0 { Err(DropReason::TunnelDevice) } else { Ok(Received::Device) };
     }
     close(p, outer_v6, inner_v6).ok_or(DropReason::AdjustRoom)?;
-    p.write(ETH_LEN - 2, &ethertype(inner_v6)).ok_or(DropReason::AdjustRoom)?;
+    if outer_v6 != inner_v6 {
+        p.write(ETH_LEN - 2, &ethertype(inner_v6)).ok_or(DropReason::AdjustRoom)?;
+    }
     Ok(Received::Opened)
 }
 
