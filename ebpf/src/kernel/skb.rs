@@ -59,6 +59,12 @@ impl Packet for Skb {
     }
 
     #[inline(always)]
+    fn replace_address(&mut self, offset: usize, address: &[u8; 16]) -> Option<()> {
+        let flags = if HAVE_CSUM_IPV6.load() == 0 { RECOMPUTE_CSUM } else { 0 };
+        done(raw::store(self.0, offset, address, flags))
+    }
+
+    #[inline(always)]
     fn pull(&mut self, len: u32) -> Option<()> {
         if raw::end(self.0) >= len as usize {
             return Some(());

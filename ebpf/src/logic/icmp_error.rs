@@ -92,10 +92,10 @@ fn apply<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, related: &Related
         p.l3_csum_replace(parsed.l3 + V4_CHECK, 0, addresses, 0)?;
     }
     if source {
-        nat::write_address::<K, P>(p, parsed.l3 + nat::source_at::<K>(), &entry.new_src)?;
+        nat::write_end::<K, P>(p, parsed.l3 + nat::source_at::<K>(), &entry.new_src, true)?;
     }
     if destination {
-        nat::write_address::<K, P>(p, parsed.l3 + nat::destination_at::<K>(), &entry.new_dst)?;
+        nat::write_end::<K, P>(p, parsed.l3 + nat::destination_at::<K>(), &entry.new_dst, true)?;
     }
     Some(())
 }

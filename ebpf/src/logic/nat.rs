@@ -63,26 +63,33 @@ pub fn rewrite<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, entry: &Flo
 fn apply<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, entry: &FlowEntry) -> Option<()> {
     let change = Change::of(&parsed.key, entry);
     // A later fragment has no transport header; the sum in the first one covers them all.
-    if parsed.part != Part::Later {
-        transport(p, parsed, entry, &change)?;
+    let sum = if parsed.part == Part::Later { None } else { Transport::of(parsed.key.proto()) };
+    if let Some(sum) = sum {
+        transport(p, parsed, entry, &change, sum)?;
     }
+    let covered = sum.is_some_and(|s| s.pseudo);
     if !K::V6 {
         p.l3_csum_replace(parsed.l3 + V4_CHECK, 0, change.addresses, 0)?;
     }
     if change.source {
-        write_address::<K, P>(p, parsed.l3 + source_at::<K>(), &entry.new_src)?;
+        write_end::<K, P>(p, parsed.l3 + source_at::<K>(), &entry.new_src, covered)?;
     }
     if change.destination {
-        write_address::<K, P>(p, parsed.l3 + destination_at::<K>(), &entry.new_dst)?;
+        write_end::<K, P>(p, parsed.l3 + destination_at::<K>(), &entry.new_dst, covered)?;
     }
     Some(())
 }
 
 /// The transport checksum, and the ports or the identifier.
 #[inline(always)]
-fn transport<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, entry: &FlowEntry, change: &Change) -> Option<()> {
+fn transport<K: FlowKey, P: Packet>(
+    p: &mut P,
+    parsed: &Parsed<K>,
+    entry: &FlowEntry,
+    change: &Change,
+    sum: Transport,
+) -> Option<()> {
     let proto = parsed.key.proto();
-    let Some(sum) = Transport::of(proto) else { return Some(()) };
     let at = parsed.l4 + sum.at;
     if sum.pseudo {
         let v6 = if K::V6 { csum::IPV6 } else { 0 };
@@ -124,9 +131,20 @@ pub(super) const fn destination_at<K: FlowKey>() -> usize {
     if K::V6 { 24 } else { 16 }
 }
 
-/// Writes an address from where it lies.
+/// Writes an end's address from where it lies; `covered`: a transport checksum that was corrected for it covers it. The IPv4 header's own
+/// always does; where nothing makes up for an IPv6 address, the device's sum changes with it.
 #[inline(always)]
-pub(super) fn write_address<K: FlowKey, P: Packet>(p: &mut P, at: usize, addr: &Addr) -> Option<()> {
+pub(super) fn write_end<K: FlowKey, P: Packet>(p: &mut P, at: usize, addr: &Addr, covered: bool) -> Option<()> {
+    match (K::V6, covered) {
+        (true, true) => p.replace_address(at, &addr.0),
+        (true, false) => p.write(at, &addr.0),
+        (false, _) => p.replace::<4>(at, addr.0.last_chunk()?),
+    }
+}
+
+/// Writes an address inside a payload whose checksum is corrected for it.
+#[inline(always)]
+pub(super) fn write_quoted<K: FlowKey, P: Packet>(p: &mut P, at: usize, addr: &Addr) -> Option<()> {
     if K::V6 { p.replace(at, &addr.0) } else { p.replace::<4>(at, addr.0.last_chunk()?) }
 }
 

@@ -98,6 +98,9 @@ pub trait Packet {
     /// Overwrites bytes whose change the packet's own checksums make up for, once [`Packet::l3_csum_replace`] and
     /// [`Packet::l4_csum_replace`] are done: the device's sum over the whole packet (CHECKSUM_COMPLETE) stays as those two leave it.
     fn replace<const N: usize>(&mut self, offset: usize, bytes: &[u8; N]) -> Option<()>;
+    /// As [`Packet::replace`], an IPv6 address that a checksum corrected with [`csum::PSEUDO_HDR`] covers. Kernels that do not know
+    /// [`csum::IPV6`] have taken the difference out of the device's sum, as if an IPv4 header made up for it: there it is put back.
+    fn replace_address(&mut self, offset: usize, address: &[u8; 16]) -> Option<()>;
     /// Makes the first `len` bytes readable; `None` where the packet is shorter.
     fn pull(&mut self, len: u32) -> Option<()>;
     /// Bytes of payload in a segment of a GSO packet, 0 for others.

@@ -101,11 +101,11 @@ impl Quote {
         let mut addresses = 0;
         if entry.flags & F_REWRITE_DST != 0 {
             addresses = nat::address_diff::<K>(&answers.dst(), &entry.new_dst);
-            nat::write_address::<K, P>(p, self.l3 + nat::source_at::<K>(), &entry.new_dst)?;
+            nat::write_quoted::<K, P>(p, self.l3 + nat::source_at::<K>(), &entry.new_dst)?;
         }
         if entry.flags & F_REWRITE_SRC != 0 {
             addresses = checksum::add(addresses, nat::address_diff::<K>(&answers.src(), &entry.new_src));
-            nat::write_address::<K, P>(p, self.l3 + nat::destination_at::<K>(), &entry.new_src)?;
+            nat::write_quoted::<K, P>(p, self.l3 + nat::destination_at::<K>(), &entry.new_src)?;
         }
         let mut changed = addresses;
         if !K::V6 {

@@ -71,6 +71,10 @@ impl Packet for FakePacket {
         self.write(offset, bytes)
     }
 
+    fn replace_address(&mut self, offset: usize, address: &[u8; 16]) -> Option<()> {
+        self.write(offset, address)
+    }
+
     fn pull(&mut self, len: u32) -> Option<()> {
         let len = len as usize;
         if len > self.bytes.len() {
