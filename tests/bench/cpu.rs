@@ -74,7 +74,12 @@ pub(crate) enum Cpu {
     Other,
 }
 
-/// Moves the calling thread, and the threads it starts, to one CPU, before other jobs of the machine.
+/// Puts the calling thread, and all that it starts from now on, before other jobs of the machine.
+pub(crate) fn go_first() -> Result<()> {
+    setpriority_process(None, -15).context("raise the priority of what is measured")
+}
+
+/// Moves the calling thread, and the threads it starts, to one CPU.
 pub(crate) fn settle(cpu: Cpu) -> Result<()> {
     let count = available_parallelism().context("count CPUs")?.get();
     let number = match cpu {
@@ -83,6 +88,5 @@ pub(crate) fn settle(cpu: Cpu) -> Result<()> {
     };
     let mut set = CpuSet::new();
     set.set(number);
-    sched_setaffinity(None, &set).with_context(|| format!("move to CPU {number}"))?;
-    setpriority_process(None, -15).context("raise the priority of a load")
+    sched_setaffinity(None, &set).with_context(|| format!("move to CPU {number}"))
 }

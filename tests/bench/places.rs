@@ -20,6 +20,8 @@ pub(crate) enum Place {
     Again,
     /// Through a program that does nothing but `redirect_peer`: the least that BPF can cost.
     Peer,
+    /// Two nodes, `redirect_neigh` alone on the one and `redirect_peer` alone on the other.
+    TwoPeer,
     /// Through a node that routes, with conntrack and NAT hooks.
     RoutedCt,
     /// Through two of them.
@@ -49,6 +51,7 @@ impl Place {
             Self::Direct => "direct",
             Self::Again => "direct-again",
             Self::Peer => "redirect_peer alone",
+            Self::TwoPeer => "redirect_neigh alone",
             Self::RoutedCt => "routed-ct",
             Self::TwoRoutedCt => "n2-routed-ct",
             Self::TwoVxlanCt => "n2-vxlan-ct",
@@ -116,6 +119,7 @@ impl Places {
         match place {
             Place::Direct | Place::Again => references::direct(name),
             Place::Peer => references::handed_over(name),
+            Place::TwoPeer => references::sent_on(name),
             Place::RoutedCt => references::one_node(name),
             Place::TwoRoutedCt => references::two_nodes(name, Nodes { vxlan: false, conntrack: true, segment: false }),
             Place::TwoVxlanCt => references::two_nodes(name, Nodes { vxlan: true, conntrack: true, segment: false }),

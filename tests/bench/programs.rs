@@ -2,6 +2,7 @@
 //!
 //! They are no part of the product's object, so that what is measured is the object as it ships.
 
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
@@ -15,8 +16,12 @@ use crate::sys;
 const SHOT: i32 = 2;
 /// `bpf_map_lookup_elem`.
 const LOOKUP: i32 = 1;
+/// `bpf_redirect_neigh`.
+const REDIRECT_NEIGH: i32 = 152;
 /// `bpf_redirect_peer`.
 const REDIRECT_PEER: i32 = 155;
+/// `AF_INET`.
+const INET: i32 = 2;
 /// Frame pointer.
 const FP: u8 = 10;
 
@@ -80,6 +85,28 @@ pub(crate) fn hand_over(space: &Space, device: &str, peer: &str) -> Result<Owned
             instruction(EXIT, 0, 0, 0, 0),
         ];
         sys::attach(sys::load("bench_peer", &code)?.as_fd(), ifindex(device)?)
+    })?
+}
+
+/// Sends all that arrives at `device` of `space` out of `wire` to a next hop, as long as what is given back lives.
+pub(crate) fn send_on(space: &Space, device: &str, wire: &str, next_hop: Ipv4Addr) -> Result<OwnedFd> {
+    space.run(|| {
+        let wire = ifindex(wire)?.cast_signed();
+        let next_hop = i32::from_ne_bytes(next_hop.octets());
+        // `struct bpf_redir_neigh`: family, and room for an IPv6 address.
+        let mut code: Vec<_> = (0..5).map(|word| instruction(STORE_WORD, FP, 0, -20 + 4 * word, 0)).collect();
+        code.extend([
+            instruction(STORE_WORD, FP, 0, -20, INET),
+            instruction(STORE_WORD, FP, 0, -16, next_hop),
+            instruction(MOV, 1, 0, 0, wire),
+            instruction(MOV_REGISTER, 2, FP, 0, 0),
+            instruction(ADD, 2, 0, 0, -20),
+            instruction(MOV, 3, 0, 0, 20),
+            instruction(MOV, 4, 0, 0, 0),
+            instruction(CALL, 0, 0, 0, REDIRECT_NEIGH),
+            instruction(EXIT, 0, 0, 0, 0),
+        ]);
+        sys::attach(sys::load("bench_neigh", &code)?.as_fd(), ifindex(device)?)
     })?
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use osmia_lab::Space;
 
 use crate::places::Pair;
-use crate::programs::hand_over;
+use crate::programs::{hand_over, send_on};
 
 /// Makes a veth a network card's: what is larger than the MTU is segmented when sent and merged when received.
 pub(crate) const SEGMENT: [&str; 8] = ["gso", "off", "tso", "off", "tx-udp-segmentation", "off", "gro", "on"];
@@ -74,6 +74,21 @@ pub(crate) fn handed_over(name: &'static str) -> Result<Pair> {
     Ok(Pair { _links: links, ..pair(name, pod_address(1, 2), from, to, vec![node]) })
 }
 
+/// A pod on each of two nodes whose programs send every packet on.
+pub(crate) fn sent_on(name: &'static str) -> Result<Pair> {
+    let nodes = [Space::network("osm-neigh-a")?, Space::network("osm-neigh-b")?];
+    let [a, b] = &nodes;
+    wire(a, b)?;
+    let (from, to) = (pod(a, 1, 1, MTU)?, pod(b, 2, 2, MTU)?);
+    let links = vec![
+        send_on(a, "pod1", WIRE, wire_address(2))?,
+        hand_over(b, WIRE, "pod2")?,
+        send_on(b, "pod2", WIRE, wire_address(1))?,
+        hand_over(a, WIRE, "pod1")?,
+    ];
+    Ok(Pair { _links: links, ..pair(name, pod_address(2, 2), from, to, nodes.into()) })
+}
+
 /// Two pods of a node that routes by host routes, with conntrack.
 pub(crate) fn one_node(name: &'static str) -> Result<Pair> {
     let node = node("osm-node", true)?;
@@ -97,16 +112,11 @@ pub(crate) struct Nodes {
 pub(crate) fn two_nodes(name: &'static str, how: Nodes) -> Result<Pair> {
     let nodes = [node("osm-node-a", how.conntrack)?, node("osm-node-b", how.conntrack)?];
     let [a, b] = &nodes;
-    a.ip(&format!(
-        "link add {WIRE} mtu {MTU} type veth peer name {WIRE} mtu {MTU} netns {}\n",
-        b.net_path().display()
-    ))?;
+    wire(a, b)?;
     let mtu = if how.vxlan { MTU - OUTER } else { MTU };
     for (space, own, other) in [(a, 1, 2), (b, 2, 1)] {
-        let wire = |node| Ipv4Addr::new(172, 31, 9, node);
-        let (own_wire, other_wire) = (wire(own), wire(other));
+        let (own_wire, other_wire) = (wire_address(own), wire_address(other));
         let others = format!("10.98.{other}.0");
-        space.ip(&format!("address add {own_wire}/24 dev {WIRE}\nlink set {WIRE} up\n"))?;
         if how.segment {
             space.output(Command::new("ethtool").args(["-K", WIRE]).args(SEGMENT))?;
         }
@@ -132,6 +142,34 @@ pub(crate) fn two_nodes(name: &'static str, how: Nodes) -> Result<Pair> {
     let from = pod(a, 1, 1, mtu)?;
     let to = pod(b, 2, 2, mtu)?;
     Ok(pair(name, pod_address(2, 2), from, to, nodes.into()))
+}
+
+/// Joins two nodes.
+fn wire(a: &Space, b: &Space) -> Result<()> {
+    let peer = b.net_path();
+    a.ip(&format!(
+        "link add {WIRE} address {} mtu {MTU} type veth peer name {WIRE} address {} mtu {MTU} netns {}\n",
+        wire_mac(1),
+        wire_mac(2),
+        peer.display()
+    ))?;
+    for (space, own, other) in [(a, 1, 2), (b, 2, 1)] {
+        space.ip(&format!(
+            "address add {}/24 dev {WIRE}\nlink set {WIRE} up\nneigh replace {} lladdr {} dev {WIRE} nud permanent\n",
+            wire_address(own),
+            wire_address(other),
+            wire_mac(other)
+        ))?;
+    }
+    Ok(())
+}
+
+const fn wire_address(node: u8) -> Ipv4Addr {
+    Ipv4Addr::new(172, 31, 9, node)
+}
+
+fn wire_mac(node: u8) -> String {
+    format!("02:00:00:08:00:{node:02x}")
 }
 
 fn pair(name: &'static str, address: Ipv4Addr, from: Space, to: Space, between: Vec<Space>) -> Pair {

@@ -1,14 +1,18 @@
 //! Metric 8: ADD and DEL, one after the other and fifty at once.
 
-use std::time::Duration;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::Bench;
 use super::plugins::{self, Floor, Plugin};
 use crate::report::Row;
 use crate::stats::Spread;
 
+const NETLINK: &str = "netlink alone, ADD";
 /// Callers at once.
 const CROWD: usize = 50;
 /// Crowds of each plugin; fewer than there are bursts, since fifty `ptp` take a second.
@@ -31,7 +35,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
 
     let mut ours = plugins::sandboxes(&lab, calls)?;
     let (mut theirs, bare) = (plugins::loose(calls)?, plugins::loose(calls)?);
-    let (mut add, mut del) = (Times::default(), Times::default());
+    let (mut add, mut del, mut syncs) = (Times::default(), Times::default(), Vec::new());
     let mut links = Vec::new();
     for ((our, their), bare) in ours.iter_mut().zip(&mut theirs).zip(&bare) {
         add.osmia.push(osmia.add(our)?);
@@ -39,6 +43,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
         let (link, took) = floor.add(bare)?;
         links.push(link);
         add.floor.push(took);
+        syncs.push(sync(lab.folder())?);
     }
     for ((our, their), link) in ours.iter_mut().zip(&mut theirs).zip(&links) {
         del.osmia.push(osmia.del(our)?);
@@ -59,16 +64,34 @@ pub(super) fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
         dels.ptp.push(ptp.at_once(&mut theirs, Plugin::del)?);
     }
 
-    let agent = Spread::of_ratios(&milliseconds(&parts), &milliseconds(&add.floor))?;
+    let floor = milliseconds(&add.floor);
+    let agent = Spread::of_ratios(&milliseconds(&parts), &floor)?;
     Ok(vec![
         add.against_ptp("ADD", 0.25)?,
         del.against_ptp("DEL", 0.10)?,
         adds.against_ptp("50 ADD at once", 0.25)?,
         dels.against_ptp("50 DEL at once", 0.25)?,
-        Row::new("8", "ADD: the agent's part", "netlink alone, ADD", agent, 2.0).with(absolute(&parts)?),
+        Row::new("8", "ADD: the agent's part", NETLINK, agent, 2.0).with(absolute(&parts)?),
         add.floor("netlink alone: ADD")?,
         del.floor("netlink alone: DEL")?,
+        Row::shown(
+            "8",
+            "a line synced to the journal's disk",
+            NETLINK,
+            Spread::of_ratios(&milliseconds(&syncs), &floor)?,
+        )
+        .with(absolute(&syncs)?),
     ])
+}
+
+/// What the disk takes of every answer that has to be on it.
+fn sync(folder: &Path) -> Result<Duration> {
+    let path = folder.join("sync");
+    let mut file = File::options().create(true).append(true).open(&path);
+    let file = file.as_mut().map_err(|e| anyhow!("open {}: {e}", path.display()))?;
+    let start = Instant::now();
+    file.write_all(&[b'x'; 256]).and_then(|()| file.sync_data()).with_context(|| format!("sync {}", path.display()))?;
+    Ok(start.elapsed())
 }
 
 #[derive(Default)]

@@ -99,8 +99,8 @@ pub(super) fn crr(bench: &mut Bench) -> Result<Vec<Row>> {
 
 /// Metric 5.
 pub(super) fn native(bench: &mut Bench) -> Result<Vec<Row>> {
-    let c = bench.compare("5", Kind::Forward, &[Place::Direct, Place::Native, Place::TwoRoutedCt])?;
-    let mut rows = vec![c.cost(1, 0, 1.45)?, c.cost(1, 2, 0.68)?, c.shown(2, 0)?];
+    let c = bench.compare("5", Kind::Forward, &[Place::Direct, Place::Native, Place::TwoRoutedCt, Place::TwoPeer])?;
+    let mut rows = vec![c.cost(1, 0, 1.45)?, c.cost(1, 2, 0.68)?, c.shown(2, 0)?, c.shown(3, 0)?];
     let c = bench.compare("5", Kind::Rr, &[Place::Direct, Place::Native])?;
     rows.push(c.cost(1, 0, 1.15)?);
     Ok(rows)
@@ -129,7 +129,15 @@ pub(super) fn bulk(bench: &mut Bench) -> Result<Vec<Row>> {
 /// How the references stand to each other: a second veth pair is 1 where the method is good.
 pub(super) fn references(bench: &mut Bench) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let one = [Place::Direct, Place::Again, Place::Peer, Place::RoutedCt, Place::TwoRoutedCt, Place::TwoVxlanCt];
+    let one = [
+        Place::Direct,
+        Place::Again,
+        Place::Peer,
+        Place::TwoPeer,
+        Place::RoutedCt,
+        Place::TwoRoutedCt,
+        Place::TwoVxlanCt,
+    ];
     for kind in [Kind::Forward, Kind::Rr, Kind::Crr, Kind::Stream] {
         let c = bench.compare("-", kind, &one)?;
         for index in 1..one.len() {
