@@ -6,17 +6,17 @@ use osmia_lab::packet::{Ip, flags, frame};
 use osmia_maps::layout::DropReason;
 use osmia_maps::layout::programs::{FROM_POD, FROM_UPLINK};
 
-use crate::object::{
-    FAR4, FAR6, GATEWAY, HERE4, HERE6, OUTSIDE4, OUTSIDE6, Object, POD_MAC, POD4, POD6, REDIRECT, SHOT, THERE4, THERE6,
-    TUNNEL_MTU,
+use crate::cluster::{
+    Cluster, FAR4, FAR6, GATEWAY, HERE4, HERE6, OUTSIDE4, OUTSIDE6, POD_MAC, POD4, POD6, REDIRECT, SHOT, THERE4,
+    THERE6, TUNNEL_MTU,
 };
 use crate::receiver;
 
 /// A MAC on the wire; nothing depends on it.
 const WIRE: [u8; 6] = [2, 9, 9, 9, 9, 9];
 
-fn object(outer_v6: bool) -> Object {
-    Object::new(outer_v6).expect("the object and its rows")
+fn object(outer_v6: bool) -> Cluster {
+    Cluster::new(outer_v6).expect("the object and its rows")
 }
 
 fn pick(v6: bool, v4_address: Ipv4Addr, v6_address: Ipv6Addr) -> IpAddr {
@@ -40,12 +40,12 @@ fn here(v6: bool) -> IpAddr {
 }
 
 /// What the pod sends, through the program of its link.
-fn from_pod(object: &Object, packet: &[u8]) -> (u32, Vec<u8>) {
+fn from_pod(object: &Cluster, packet: &[u8]) -> (u32, Vec<u8>) {
     object.run(FROM_POD, &frame(GATEWAY, POD_MAC, packet)).expect("a run")
 }
 
 /// What an uplink gets, through its program.
-fn from_uplink(object: &Object, packet: &[u8]) -> (u32, Vec<u8>) {
+fn from_uplink(object: &Cluster, packet: &[u8]) -> (u32, Vec<u8>) {
     object.run(FROM_UPLINK, &frame(WIRE, WIRE, packet)).expect("a run")
 }
 
@@ -141,7 +141,7 @@ fn the_last_hop_comes_back_as_time_exceeded() {
 }
 
 /// Opens a flow of the pod to the outside; the port it was given.
-fn masqueraded(object: &Object, v6: bool) -> u16 {
+fn masqueraded(object: &Cluster, v6: bool) -> u16 {
     let (verdict, out) = from_pod(object, &Ip::new(pod(v6), outside(v6)).udp(4000, 53, b"question"));
     assert_eq!(verdict, REDIRECT, "IPv6 {v6}");
     receiver::takes(&out);

@@ -1,219 +1,170 @@
-//! The object in a network namespace of its own: rows of one node and its pods, and one packet at a time by test-run.
+//! The object in a namespace of its own, with the rows of a node with two pods.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{Array, HashMap, MapData, ProgramArray};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, ProgramArray};
 use aya::programs::SchedClassifier;
-use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
+use aya::{Ebpf, EbpfLoader, Pod, TestRun, TestRunOptions};
 use osmia_lab::Space;
-use osmia_maps::layout::config::C_IPV6;
 use osmia_maps::layout::drops::DropCount;
 use osmia_maps::layout::endpoint::{E_PRESENT, E_READY};
-use osmia_maps::layout::node::{N_OUTER_V6, N_PRESENT, N_TUNNEL};
+use osmia_maps::layout::programs;
 use osmia_maps::layout::route::RouteKind;
-use osmia_maps::layout::{Addr, Config, DropReason, Endpoint, Node, Route, Uplink, maps, programs};
+use osmia_maps::layout::{
+    Addr, Config, DropReason, Endpoint, FlowEntry, FlowKey4, FlowKey6, Route, RouteKey, Stat, maps,
+};
 
-/// `TC_ACT_SHOT`.
+/// `TC_ACT_SHOT`, linux/pkt_cls.h.
 pub(crate) const SHOT: u32 = 2;
 /// `TC_ACT_REDIRECT`.
 pub(crate) const REDIRECT: u32 = 7;
+/// `TCX_NEXT`, linux/bpf.h.
+pub(crate) const NEXT: u32 = -1_i32 as u32;
 
-/// The pods' gateway.
-pub(crate) const GATEWAY: [u8; 6] = [0x02, 0x6f, 0x73, 0x6d, 0, 1];
-/// The pod.
-pub(crate) const POD_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-pub(crate) const POD4: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 2);
-pub(crate) const POD6: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 1, 0, 0, 0, 2);
-/// A pod of the other node.
-pub(crate) const FAR4: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 2);
-pub(crate) const FAR6: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 2, 0, 0, 0, 2);
-/// This node.
-pub(crate) const HERE4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-pub(crate) const HERE6: Ipv6Addr = Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 1);
-/// The other node.
-pub(crate) const THERE4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-pub(crate) const THERE6: Ipv6Addr = Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 2);
-/// Outside.
-pub(crate) const OUTSIDE4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
-pub(crate) const OUTSIDE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
-/// What passes on the way to the other node.
-pub(crate) const TUNNEL_MTU: u16 = 1430;
+/// Where a test-run's packet arrives: `lo`, the link of the sending pod here.
+pub(crate) const LINK: u32 = 1;
+/// The other pod's link. No such device: a redirect is asked for, not done.
+pub(crate) const OTHER_LINK: u32 = 77;
 
-/// Test-run's device, which stands for the pod's link as well.
-const LOOPBACK: u32 = 1;
-const OTHER: u16 = 2;
-const SLOT: u32 = 1;
+/// The sending pod.
+pub(crate) const A: [u8; 4] = [10, 0, 1, 2];
+/// The other pod.
+pub(crate) const B: [u8; 4] = [10, 0, 1, 3];
+/// The sending pod's IPv6 address.
+pub(crate) const A6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2];
+/// The other pod's.
+pub(crate) const B6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3];
 
-/// A node with one pod.
+/// What a program made of a packet.
+pub(crate) struct Outcome {
+    pub(crate) verdict: u32,
+    pub(crate) packet: Vec<u8>,
+}
+
+/// The loaded object.
 pub(crate) struct Object {
     ebpf: Ebpf,
     space: Space,
+    /// A jump table that nobody holds is emptied by the kernel.
+    jumps: ProgramArray<MapData>,
 }
 
 impl Object {
-    /// `outer_v6`: the family of the nodes' tunnel.
-    pub(crate) fn new(outer_v6: bool) -> Result<Self> {
-        let space = Space::network("packet")?;
-        space.ip("link add door type veth peer name uplink
-link set door up
-link set uplink up
-address add 192.0.2.1/24 dev uplink
-address add fd02::1/64 dev uplink nodad
-route add default via 192.0.2.254
-route add default via fd02::fe
-")?;
-        space.sysctl(&[("net/ipv4/conf/door/forwarding", "1"), ("net/ipv6/conf/door/forwarding", "1")])?;
-        let ebpf = space.run(load)??;
-        let mut object = Self { ebpf, space };
-        object.rows(outer_v6)?;
-        Ok(object)
+    /// Loads every program and writes the rows.
+    pub(crate) fn load() -> Self {
+        let path = std::env::var_os("OSMIA_OBJECT").expect("OSMIA_OBJECT is not set: run `cargo xtask test packet`");
+        let space = Space::network("osm-packet").expect("a namespace");
+        let mut loader = EbpfLoader::new();
+        for name in [maps::FLOW4, maps::FLOW6, maps::FLOW4_NEW, maps::FLOW6_NEW] {
+            loader.map_max_entries(name, 1024);
+        }
+        let mut ebpf = loader.load_file(PathBuf::from(path)).expect("the object's maps");
+        let mut jumps = ProgramArray::try_from(ebpf.take_map(maps::PROGS).expect("map progs")).expect("a jump table");
+        let attached = programs::ATTACHED.map(|hook| hook.name);
+        for name in attached.into_iter().chain(programs::JUMPS).chain([programs::CLOCK]) {
+            classifier(&mut ebpf, name).load().unwrap_or_else(|e| panic!("the verifier and {name}: {e:?}"));
+        }
+        for (row, name) in (0..).zip(programs::JUMPS) {
+            let program = classifier(&mut ebpf, name).fd().expect("a loaded program");
+            jumps.set(row, program, 0).expect("a row of the jump table");
+        }
+        let mut object = Self { ebpf, space, jumps };
+        object.fill();
+        object
     }
 
-    fn rows(&mut self, outer_v6: bool) -> Result<()> {
-        let (door, uplink) = (self.ifindex("door")?, self.ifindex("uplink")?);
+    fn fill(&mut self) {
         let config = Config {
             mark: 0x0100_0000,
-            flags: C_IPV6,
-            door_host: door,
-            door_pods: door,
-            tunnel_dev: door,
-            vni: 1,
-            tunnel_port: 4789_u16.to_be_bytes(),
-            pod_mtu: TUNNEL_MTU,
-            masq_min: 61_000,
-            masq_max: 65_535,
-            gateway_mac: GATEWAY,
-            node4: HERE4.octets(),
-            node6: HERE6.octets(),
+            door_host: 5,
+            door_pods: 6,
+            pod_mtu: 1450,
+            gateway_mac: [2, 0x6f, 0x73, 0x6d, 0, 1],
+            node4: [192, 168, 0, 1],
             endpoint_flows: 1000,
             too_big_rate: 10,
-            ticks_per_second: 250,
+            ticks_per_second: 1000,
+            masq_min: 61_000,
+            masq_max: 65_535,
+            tunnel_port: 4789_u16.to_be_bytes(),
+            vni: 1,
             ..Config::default()
         };
-        self.array::<Config>(maps::CONFIG)?.set(0, &config, 0)?;
-        let row = Uplink { v4: config.node4, mtu: 1500, v6: config.node6, ..Uplink::default() };
-        self.hash::<u32, Uplink>(maps::UPLINKS)?.insert(&uplink, &row, 0)?;
-        self.array::<u32>(maps::EPOCHS)?.set(0, &1, 0)?;
-        self.array::<u32>(maps::EPOCHS)?.set(SLOT, &100, 0)?;
-        let pod = Endpoint {
-            ifindex: LOOPBACK,
-            flags: E_PRESENT | E_READY,
-            v4: POD4.octets(),
-            v6: POD6.octets(),
-            ..Endpoint::default()
-        };
-        self.array::<Endpoint>(maps::ENDPOINTS)?.set(SLOT, &pod, 0)?;
-        self.hash::<u32, u32>(maps::ENDPOINT_IF)?.insert(&LOOPBACK, &SLOT, 0)?;
-        for address in [IpAddr::from(POD4), POD6.into()] {
-            self.hash::<Addr, u32>(maps::ENDPOINT_ADDR)?.insert(&addr(address), &SLOT, 0)?;
+        self.array::<Config>(maps::CONFIG).set(0, &config, 0).expect("config");
+        for (slot, ifindex, v4, v6) in [(1_u32, LINK, A, A6), (2, OTHER_LINK, B, B6)] {
+            let row = Endpoint { ifindex, flags: E_PRESENT | E_READY, v4, v6, ..Endpoint::default() };
+            self.array::<Endpoint>(maps::ENDPOINTS).set(slot, &row, 0).expect("an endpoint");
+            self.array::<u32>(maps::EPOCHS).set(slot, &(slot * 100), 0).expect("an epoch");
+            self.hash::<u32, u32>(maps::ENDPOINT_IF).insert(&ifindex, &slot, 0).expect("a link");
+            self.hash::<Addr, u32>(maps::ENDPOINT_ADDR).insert(&Addr::v4(v4), &slot, 0).expect("an address");
+            self.hash::<Addr, u32>(maps::ENDPOINT_ADDR).insert(&Addr::v6(v6), &slot, 0).expect("an address");
         }
-        self.route(Ipv4Addr::new(10, 1, 1, 0), 24, RouteKind::LocalBlock, 0)?;
-        self.route(Ipv4Addr::new(10, 1, 2, 0), 24, RouteKind::RemoteBlock, OTHER)?;
-        self.route(Ipv6Addr::new(0xfd01, 0, 0, 1, 0, 0, 0, 0), 64, RouteKind::LocalBlock, 0)?;
-        self.route(Ipv6Addr::new(0xfd01, 0, 0, 2, 0, 0, 0, 0), 64, RouteKind::RemoteBlock, OTHER)?;
-        for (address, kind, node) in [
-            (IpAddr::from(HERE4), RouteKind::LocalNode, 0),
-            (HERE6.into(), RouteKind::LocalNode, 0),
-            (THERE4.into(), RouteKind::RemoteNode, OTHER),
-            (THERE6.into(), RouteKind::RemoteNode, OTHER),
-        ] {
-            self.route(address, if address.is_ipv4() { 32 } else { 128 }, kind, node)?;
-        }
-        let there = if outer_v6 { THERE6.into() } else { THERE4.into() };
-        let node = Node {
-            flags: N_PRESENT | N_TUNNEL | if outer_v6 { N_OUTER_V6 } else { 0 },
-            uplink,
-            mtu: TUNNEL_MTU,
-            zero: [0; 6],
-            tunnel: addr(there),
-            next_hop4: addr(there),
-            next_hop6: addr(there),
-            next_hop_tunnel: addr(there),
-            outer: template(outer_v6),
-        };
-        Ok(self.array::<Node>(maps::NODES)?.set(OTHER.into(), &node, 0)?)
+        self.array::<u32>(maps::EPOCHS).set(0, &7, 0).expect("the route generation");
+        self.route(Addr::MAPPED_BITS + 24, Addr::v4([10, 0, 1, 0]));
+        self.route(64, Addr::v6([0xfd, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]));
     }
 
-    /// What a program makes of a frame, and its result.
-    pub(crate) fn run(&self, program: programs::Attached, frame: &[u8]) -> Result<(u32, Vec<u8>)> {
-        let program: &SchedClassifier = self.ebpf.program(program.name).context(program.name)?.try_into()?;
-        let mut out = vec![0; 4096];
-        let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
-        let outcome = self.space.run(|| program.test_run(options))??;
-        let length = outcome.data_size_out as usize;
-        out.truncate(length);
-        Ok((outcome.return_value, out))
+    fn route(&mut self, bits: u32, addr: Addr) {
+        let key = RouteKey { bits, addr: addr.0 };
+        let map = self.ebpf.map_mut(maps::ROUTES).expect("map routes");
+        let mut routes: LpmTrie<_, [u8; 16], Route> = map.try_into().expect("a trie");
+        let row = Route { kind: RouteKind::LocalBlock as u8, zero: 0, node: 0 };
+        routes.insert(&Key::new(key.bits, key.addr), &row, 0).expect("a route");
+    }
+
+    /// Takes the programs behind away, so that only what the fast programs do alone is done.
+    pub(crate) fn empty_jumps(&mut self) {
+        for row in 0..programs::JUMPS.len() as u32 {
+            self.jumps.clear_index(&row).expect("a row of the jump table");
+        }
+    }
+
+    /// Runs a program on a packet.
+    pub(crate) fn run(&mut self, name: &str, packet: &[u8]) -> Outcome {
+        let mut out = vec![0; packet.len() + 256];
+        let program = classifier(&mut self.ebpf, name);
+        let options = TestRunOptions { data_in: Some(packet), data_out: Some(&mut out), ..TestRunOptions::default() };
+        let result = self.space.run(|| program.test_run(options)).expect("in the namespace").expect("a test run");
+        out.truncate(result.data_size_out as usize);
+        Outcome { verdict: result.return_value, packet: out }
     }
 
     /// Packets dropped for a reason.
-    pub(crate) fn dropped(&self, reason: DropReason) -> Result<u64> {
-        let map = self.ebpf.map(maps::DROPS).context("map drops")?;
-        let rows: aya::maps::PerCpuArray<_, DropCount> = map.try_into()?;
-        Ok(rows.get(&(reason as u32), 0)?.iter().map(|c| c.packets).sum())
+    pub(crate) fn drops(&self, reason: DropReason) -> u64 {
+        let map = self.ebpf.map(maps::DROPS).expect("map drops");
+        let rows: PerCpuArray<_, DropCount> = map.try_into().expect("a per-CPU array");
+        rows.get(&(reason as u32), 0).expect("a row").iter().map(|count| count.packets).sum()
     }
 
-    fn route(&mut self, prefix: impl Into<IpAddr>, bits: u32, kind: RouteKind, node: u16) -> Result<()> {
-        let prefix = prefix.into();
-        let bits = if prefix.is_ipv4() { Addr::MAPPED_BITS + bits } else { bits };
-        let map = self.ebpf.map_mut(maps::ROUTES).context("map routes")?;
-        let mut routes: LpmTrie<_, [u8; 16], Route> = map.try_into()?;
-        Ok(routes.insert(&Key::new(bits, addr(prefix).0), &Route { kind: kind as u8, zero: 0, node }, 0)?)
+    /// A counter.
+    pub(crate) fn stat(&self, stat: Stat) -> u64 {
+        let map = self.ebpf.map(maps::STATS).expect("map stats");
+        let rows: PerCpuArray<_, u64> = map.try_into().expect("a per-CPU array");
+        rows.get(&(stat as u32), 0).expect("a row").iter().sum()
     }
 
-    fn array<V: aya::Pod>(&mut self, name: &str) -> Result<Array<&mut MapData, V>> {
-        Ok(Array::try_from(self.ebpf.map_mut(name).with_context(|| format!("map {name}"))?)?)
+    /// An IPv4 flow's entry.
+    pub(crate) fn flow4(&mut self, map: &str, key: &FlowKey4) -> Option<FlowEntry> {
+        self.hash::<FlowKey4, FlowEntry>(map).get(key, 0).ok()
     }
 
-    fn hash<K: aya::Pod, V: aya::Pod>(&mut self, name: &str) -> Result<HashMap<&mut MapData, K, V>> {
-        Ok(HashMap::try_from(self.ebpf.map_mut(name).with_context(|| format!("map {name}"))?)?)
+    /// An IPv6 flow's entry.
+    pub(crate) fn flow6(&mut self, map: &str, key: &FlowKey6) -> Option<FlowEntry> {
+        self.hash::<FlowKey6, FlowEntry>(map).get(key, 0).ok()
     }
 
-    fn ifindex(&self, name: &str) -> Result<u32> {
-        let link = self.space.output(std::process::Command::new("ip").args(["-o", "link", "show", name]))?;
-        link.split(':').next().and_then(|n| n.trim().parse().ok()).with_context(|| format!("ip says {link:?}"))
+    /// Rows of an array.
+    pub(crate) fn array<V: Pod>(&mut self, name: &str) -> Array<&mut MapData, V> {
+        self.ebpf.map_mut(name).expect(name).try_into().expect("an array")
+    }
+
+    /// Rows of a hash.
+    pub(crate) fn hash<K: Pod, V: Pod>(&mut self, name: &str) -> HashMap<&mut MapData, K, V> {
+        self.ebpf.map_mut(name).expect(name).try_into().expect("a hash")
     }
 }
 
-/// An address as the tables have it.
-fn addr(ip: IpAddr) -> Addr {
-    match ip {
-        IpAddr::V4(a) => Addr::v4(a.octets()),
-        IpAddr::V6(a) => Addr::v6(a.octets()),
-    }
-}
-
-/// As the agent writes it: lengths, IPv4 checksum, source port and inner EtherType zero.
-fn template(v6: bool) -> [u8; 72] {
-    let mut bytes = if v6 {
-        [&[0x60, 0, 0, 0, 0, 0, 17, 64][..], &HERE6.octets(), &THERE6.octets()].concat()
-    } else {
-        [&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0][..], &HERE4.octets(), &THERE4.octets()].concat()
-    };
-    bytes.extend([0, 0, 0x12, 0xb5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 1, 0, 2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4]);
-    bytes.resize(72, 0);
-    bytes.try_into().expect("72 bytes")
-}
-
-/// Every program through the verifier, and the jump table.
-fn load() -> Result<Ebpf> {
-    let path = std::env::var_os("OSMIA_OBJECT").context("OSMIA_OBJECT is not set: run `cargo xtask test packet`")?;
-    let mut loader = EbpfLoader::new();
-    for name in [maps::FLOW4, maps::FLOW6, maps::FLOW4_NEW, maps::FLOW6_NEW] {
-        loader.map_max_entries(name, 1024);
-    }
-    let mut ebpf = loader.load_file(&path).with_context(|| format!("load {}", path.display()))?;
-    let mut table = ProgramArray::try_from(ebpf.take_map(maps::PROGS).context("map progs")?)?;
-    for name in programs::ATTACHED.iter().map(|p| p.name).chain(programs::JUMPS) {
-        let program: &mut SchedClassifier = ebpf.program_mut(name).context(name)?.try_into()?;
-        program.load().with_context(|| format!("the verifier and {name}"))?;
-    }
-    for (row, name) in (0..).zip(programs::JUMPS) {
-        let program: &mut SchedClassifier = ebpf.program_mut(name).context(name)?.try_into()?;
-        table.set(row, program.fd()?, 0)?;
-    }
-    // A jump table that nobody holds is emptied by the kernel.
-    std::mem::forget(table);
-    Ok(ebpf)
+fn classifier<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut SchedClassifier {
+    ebpf.program_mut(name).expect(name).try_into().expect("a classifier")
 }

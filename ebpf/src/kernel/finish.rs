@@ -7,7 +7,7 @@ use osmia_ebpf::logic::packet::{ETH_LEN, Packet};
 use osmia_ebpf::logic::tables::Tables;
 use osmia_ebpf::logic::verdict::{Kind, Verdict};
 
-use super::maps::{DROP_ROWS, DROPS, PROGS};
+use super::maps::{DROP_ROWS, DROPS, PROGS, SCRATCH};
 use super::raw;
 use super::skb::Skb;
 use super::tables::Maps;
@@ -21,13 +21,13 @@ const INGRESS: u64 = 1;
 
 /// Ends a fast program; drops have no addresses in their row.
 #[inline(always)]
-pub(super) fn fast(ctx: &TcContext, packet: &Skb, scratch: &mut Scratch, verdict: Verdict, now: u32) -> i32 {
+pub(super) fn fast(ctx: &TcContext, packet: &Skb, verdict: Verdict, now: u32) -> i32 {
     match verdict.kind() {
         Kind::Jump => {
             raw::tail_call(&PROGS, ctx, verdict.value());
-            dropped(packet, unnoted(scratch, packet), DropReason::Program as u32, now)
+            dropped(packet, unnoted(packet), DropReason::Program as u32, now)
         }
-        Kind::Drop => dropped(packet, unnoted(scratch, packet), verdict.value(), now),
+        Kind::Drop => dropped(packet, unnoted(packet), verdict.value(), now),
         _ => out(&verdict),
     }
 }
@@ -38,18 +38,19 @@ pub(super) fn stage(ctx: &TcContext, packet: &Skb, scratch: &mut Scratch, verdic
     match verdict.kind() {
         Kind::Jump => {
             raw::tail_call(&PROGS, ctx, verdict.value());
-            dropped(packet, &mut scratch.drop, DropReason::Program as u32, now)
+            dropped(packet, Some(&mut scratch.drop), DropReason::Program as u32, now)
         }
-        Kind::Drop => dropped(packet, &mut scratch.drop, verdict.value(), now),
+        Kind::Drop => dropped(packet, Some(&mut scratch.drop), verdict.value(), now),
         _ => out(&verdict),
     }
 }
 
-/// Clears what another packet has left.
+/// The drop row of a packet of which nothing was noted.
 #[inline(always)]
-fn unnoted<'a>(scratch: &'a mut Scratch, packet: &Skb) -> &'a mut DropKey {
+fn unnoted<'a>(packet: &Skb) -> Option<&'a mut DropKey> {
+    let scratch = raw::row_mut(SCRATCH.get_ptr_mut(0))?;
     scratch.drop = DropKey { ifindex: packet.ifindex(), ..DropKey::default() };
-    &mut scratch.drop
+    Some(&mut scratch.drop)
 }
 
 #[inline(always)]
@@ -69,11 +70,12 @@ fn out(verdict: &Verdict) -> i32 {
 
 /// Counts a drop by reason, and by what was dropped.
 #[inline(always)]
-fn dropped(packet: &Skb, key: &mut DropKey, reason: u32, now: u32) -> i32 {
+fn dropped(packet: &Skb, key: Option<&mut DropKey>, reason: u32, now: u32) -> i32 {
     if let Some(count) = raw::row_mut(DROPS.get_ptr_mut(reason)) {
         count.packets = count.packets.wrapping_add(1);
         count.bytes = count.bytes.wrapping_add(u64::from(packet.length().saturating_sub(ETH_LEN as u32)));
     }
+    let Some(key) = key else { return SHOT };
     key.reason = reason as u8;
     if let Some(row) = raw::row_mut(DROP_ROWS.get_ptr_mut(key)) {
         row.packets = row.packets.wrapping_add(1);

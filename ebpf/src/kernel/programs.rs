@@ -20,15 +20,14 @@ fn now() -> u32 {
 
 /// A program on a hook. A macro, since a closure that is not inlined is one more function, and the fast programs have none.
 macro_rules! fast {
-    ($name:ident, |$packet:ident, $tables:ident, $scratch:ident, $now:ident| $verdict:expr) => {
+    ($name:ident, |$packet:ident, $tables:ident, $now:ident| $verdict:expr) => {
         #[classifier]
         fn $name(ctx: TcContext) -> i32 {
-            let Some($scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) else { return SHOT };
             let $packet = &mut Skb::new(&ctx);
             let $tables = &Maps;
             let $now = now();
             let verdict = $verdict;
-            finish::fast(&ctx, $packet, $scratch, verdict, $now)
+            finish::fast(&ctx, $packet, verdict, $now)
         }
     };
 }
@@ -48,13 +47,13 @@ macro_rules! stage {
     };
 }
 
-fast!(osm_from_pod, |packet, tables, _scratch, now| pod::from(packet, tables, now));
-fast!(osm_to_pod, |packet, tables, _scratch, now| pod::to(packet, tables));
-fast!(osm_from_uplnk, |packet, tables, scratch, now| uplink::from(packet, tables, scratch, now));
-fast!(osm_to_uplnk, |packet, tables, _scratch, now| uplink::to(packet, tables, now));
-fast!(osm_from_tundev, |packet, tables, scratch, now| uplink::from_tunnel_device(packet, tables, scratch));
-fast!(osm_to_door, |packet, tables, _scratch, now| door::to(packet, tables));
-fast!(osm_from_door, |packet, tables, _scratch, now| door::from(packet, tables, now));
+fast!(osm_from_pod, |packet, tables, now| pod::from(packet, tables, now));
+fast!(osm_to_pod, |packet, tables, now| pod::to(packet, tables));
+fast!(osm_from_uplnk, |packet, tables, now| uplink::from(packet, tables, now));
+fast!(osm_to_uplnk, |packet, tables, now| uplink::to(packet, tables, now));
+fast!(osm_from_tundev, |packet, tables, now| uplink::from_tunnel_device(packet, tables));
+fast!(osm_to_door, |packet, tables, now| door::to(packet, tables));
+fast!(osm_from_door, |packet, tables, now| door::from(packet, tables, now));
 
 /// The clock, for the agent: by test-run only.
 #[classifier]

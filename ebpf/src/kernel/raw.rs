@@ -11,7 +11,7 @@ mod packet;
 mod rows;
 
 pub(super) use helpers::*;
-pub(super) use packet::{end, read};
+pub(super) use packet::{end, fill, in_memory, read, window};
 pub(super) use rows::{Flow, bump, copied, flow, row, row_mut};
 
 /// What the kernel is told: `bpf_fib_lookup`, among others, is given to programs with a licence that is compatible with its own alone.

@@ -4,7 +4,8 @@ use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::programs::TcContext;
 use aya_ebpf::{EbpfContext, Global};
 use osmia_ebpf::layout::Addr;
-use osmia_ebpf::logic::packet::{ETH_LEN, Fib, Packet, Room, TunnelKey, csum};
+use osmia_ebpf::logic::packet::{ETH_LEN, Fib, Packet, Room, TunnelKey, Window, csum};
+use osmia_ebpf::logic::{FlowKey, Parsed};
 
 use super::raw;
 
@@ -48,6 +49,17 @@ impl Packet for Skb {
     }
 
     #[inline(always)]
+    fn window<const N: usize>(&self, offset: usize) -> Option<impl Window> {
+        raw::window::<N>(self.0, offset)
+    }
+
+    #[inline(always)]
+    fn fill<K: FlowKey, W: Copy>(parsed: &mut Parsed<K>, words: W) {
+        raw::fill(&mut parsed.key, words);
+        raw::in_memory(parsed);
+    }
+
+    #[inline(always)]
     fn write<const N: usize>(&mut self, offset: usize, bytes: &[u8; N]) -> Option<()> {
         // The device's checksum does not cover the Ethernet header.
         done(raw::store(self.0, offset, bytes, if offset >= ETH_LEN { RECOMPUTE_CSUM } else { 0 }))
@@ -75,6 +87,11 @@ impl Packet for Skb {
     #[inline(always)]
     fn gso_size(&self) -> u32 {
         raw::gso_size(self.0)
+    }
+
+    #[inline(always)]
+    fn protocol(&self) -> u16 {
+        u16::from_be(raw::protocol(self.0) as u16)
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use osmia_ebpf::logic::tables::{Insert, InsertError, Table, Tables};
 
 use super::maps::{
     BUDGETS, CONFIG, ENDPOINT_ADDR, ENDPOINT_IF, ENDPOINTS, EPOCHS, FLOW4, FLOW4_NEW, FLOW6, FLOW6_NEW, FRAGMENTS,
-    NODES, ROUTES, STATS, UPLINKS,
+    NODES, ROUTES, SCRATCH, STATS, UPLINKS,
 };
 use super::raw::{self, Flow};
 
@@ -164,6 +164,13 @@ impl Tables for Maps {
     fn set_bucket(&self, slot: u32, bucket: u32) {
         if let Some(row) = raw::row_mut(BUDGETS.get_ptr_mut(slot)) {
             row[1] = bucket;
+        }
+    }
+
+    #[inline(always)]
+    fn keep_outer(&self, outer: &Addr) {
+        if let Some(scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) {
+            scratch.outer = *outer;
         }
     }
 

@@ -120,9 +120,9 @@ impl Via {
     pub fn of_answers<E: Entry>(entry: E) -> Self {
         let (target, flags) = entry.get(|e| (e.target, e.flags));
         let (hook, detail) = match FlowAction::from_byte(entry.get(|e| e.action)) {
+            _ if flags & F_OPPOSITE_OUT != 0 => (HOOK_UPLINK_OUT, target),
             Some(FlowAction::Peer) => (target, 0),
             Some(FlowAction::Tunnel) => (HOOK_TUNNEL, 0),
-            Some(FlowAction::Stack) if flags & F_OPPOSITE_OUT != 0 => (HOOK_UPLINK_OUT, target),
             Some(FlowAction::Stack) => (HOOK_DOOR, u32::from(flags & F_NODE_SOCKET != 0)),
             _ => (HOOK_UPLINK, 0),
         };

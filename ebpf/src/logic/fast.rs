@@ -4,7 +4,7 @@
 //! the packet as it came.
 
 use super::flow::{life, promote, timeout};
-use super::packet::ETH_LEN;
+use super::packet::{ETH_LEN, Window};
 use super::parse::{FIN, ICMP, ICMPV6, Parsed, Part, RST, SYN, TCP, UDP};
 use super::tables::{Entry, Table, Tables};
 use super::{FlowKey, Packet, Verdict, forward};
@@ -12,99 +12,174 @@ use crate::layout::flow::{F_OPENER, F_REPLIED, NO_MTU, T_ESTABLISHED};
 use crate::layout::{Config, FlowEntry, FlowKey4, FlowKey6};
 
 /// A family whose usual headers are read without a loop.
-pub trait Quick: FlowKey {
-    /// The headers of a whole packet without options or extension headers, all of them in the linear part; else `None`. Always at
-    /// [`ETH_LEN`].
-    fn quick<P: Packet>(packet: &P) -> Option<Parsed<Self>>;
+pub trait Quick: FlowKey + Default {
+    /// A key in words of 8 bytes.
+    type Words: Copy;
+
+    /// The headers of a whole packet without options or extension headers, all of them in the linear part, at [`ETH_LEN`].
+    fn look<P: Packet>(packet: &P) -> Look<Self::Words>;
+}
+
+/// What the short way sees of a packet. No `Option`: on the way where there is nothing, its parts would be registers that nobody wrote, and
+/// 5.10 refuses to load them back from the stack.
+#[derive(Clone, Copy)]
+pub struct Look<W> {
+    words: W,
+    length: u32,
+    l4: usize,
+    /// Bytes of IP and transport header; 0: not for the short way.
+    headers: u32,
+    tcp: u8,
+    hops: u8,
+}
+
+impl<W: Copy> Look<W> {
+    #[inline(always)]
+    const fn nothing(words: W) -> Self {
+        Self { words, length: 0, l4: 0, headers: 0, tcp: 0, hops: 0 }
+    }
+
+    /// Whether the packet goes the short way.
+    #[inline(always)]
+    pub(super) const fn is_plain(&self) -> bool {
+        self.headers != 0
+    }
+
+    /// The headers; the key stays zero until it is filled in.
+    #[inline(always)]
+    pub(super) fn parsed<K: Quick<Words = W>>(&self) -> Parsed<K> {
+        let Self { length, l4, headers, tcp, hops, .. } = *self;
+        Parsed {
+            key: K::default(),
+            l3: ETH_LEN,
+            l4,
+            length,
+            headers,
+            id: [0; 4],
+            tcp,
+            icmp_type: 0,
+            hops,
+            part: Part::Whole,
+        }
+    }
+
+    /// The key's words.
+    #[inline(always)]
+    pub(super) const fn words(&self) -> W {
+        self.words
+    }
 }
 
 const L4_V4: usize = ETH_LEN + 20;
 const L4_V6: usize = ETH_LEN + 40;
 
 impl Quick for FlowKey4 {
+    type Words = [u64; 2];
+
     #[inline(always)]
-    fn quick<P: Packet>(packet: &P) -> Option<Parsed<Self>> {
-        let [version, _, t0, t1]: [u8; 4] = packet.read(ETH_LEN)?;
-        let [f0, f1, hops, proto]: [u8; 4] = packet.read(ETH_LEN + 6)?;
+    fn look<P: Packet>(packet: &P) -> Look<[u64; 2]> {
+        let nothing = Look::nothing([0; 2]);
+        // The IP header and the front of the transport header: one comparison with the packet's end.
+        let Some(window) = packet.window::<28>(ETH_LEN) else { return nothing };
+        let [version, _, t0, t1] = window.get::<0, 4>();
+        let [f0, f1, hops, proto] = window.get::<6, 4>();
         let length = packet.length().wrapping_sub(ETH_LEN as u32);
         let total = u32::from(u16::from_be_bytes([t0, t1]));
         // No options; no fragment (DF may be set).
         if version != 0x45 || f0 & 0x3f != 0 || f1 != 0 || total > length {
-            return None;
+            return nothing;
         }
-        let src = packet.read(ETH_LEN + 12)?;
-        let dst = packet.read(ETH_LEN + 16)?;
-        let front = front(packet, proto, L4_V4);
+        let front = if matches!(proto, ICMP | ICMPV6) {
+            query(proto, window.get::<20, 1>(), window.get::<24, 2>())
+        } else {
+            front(packet, proto, L4_V4, window.get::<20, 4>())
+        };
         if front.len == 0 {
-            return None;
+            return nothing;
         }
-        let Front { sport, dport, tcp, len } = front;
-        let key = Self { src, dst, sport, dport, proto, zone: 0, zero: [0; 2] };
-        Some(parsed(key, L4_V4, length, 20 + len, tcp, hops))
+        let words = [word(window.get::<12, 8>()), front.word(proto)];
+        Look { words, length, l4: L4_V4, headers: 20 + front.len, tcp: front.tcp, hops }
     }
 }
 
 impl Quick for FlowKey6 {
+    type Words = [u64; 5];
+
     #[inline(always)]
-    fn quick<P: Packet>(packet: &P) -> Option<Parsed<Self>> {
-        let [version]: [u8; 1] = packet.read(ETH_LEN)?;
-        let [p0, p1, proto, hops]: [u8; 4] = packet.read(ETH_LEN + 4)?;
+    fn look<P: Packet>(packet: &P) -> Look<[u64; 5]> {
+        let nothing = Look::nothing([0; 5]);
+        let Some(window) = packet.window::<48>(ETH_LEN) else { return nothing };
+        let [version] = window.get::<0, 1>();
+        let [p0, p1, proto, hops] = window.get::<4, 4>();
         let length = packet.length().wrapping_sub(ETH_LEN as u32);
         let payload = u32::from(u16::from_be_bytes([p0, p1]));
         if version >> 4 != 6 || payload + 40 > length {
-            return None;
+            return nothing;
         }
-        let src = packet.read(ETH_LEN + 8)?;
-        let dst = packet.read(ETH_LEN + 24)?;
-        let front = front(packet, proto, L4_V6);
+        let front = if matches!(proto, ICMP | ICMPV6) {
+            query(proto, window.get::<40, 1>(), window.get::<44, 2>())
+        } else {
+            front(packet, proto, L4_V6, window.get::<40, 4>())
+        };
         if front.len == 0 {
-            return None;
+            return nothing;
         }
-        let Front { sport, dport, tcp, len } = front;
-        let key = Self { src, dst, sport, dport, proto, zone: 0, zero: [0; 2] };
-        Some(parsed(key, L4_V6, length, 40 + len, tcp, hops))
+        let (s0, s1) = (word(window.get::<8, 8>()), word(window.get::<16, 8>()));
+        let (d0, d1) = (word(window.get::<24, 8>()), word(window.get::<32, 8>()));
+        let words = [s0, s1, d0, d1, front.word(proto)];
+        Look { words, length, l4: L4_V6, headers: 40 + front.len, tcp: front.tcp, hops }
     }
 }
 
+/// 8 bytes as they lie in memory.
 #[inline(always)]
-const fn parsed<K>(key: K, l4: usize, length: u32, headers: u32, tcp: u8, hops: u8) -> Parsed<K> {
-    Parsed { key, l3: ETH_LEN, l4, length, headers, tcp, icmp_type: 0, hops, part: Part::Whole, id: [0; 4] }
+const fn word(bytes: [u8; 8]) -> u64 {
+    u64::from_ne_bytes(bytes)
 }
 
-/// What the front of a transport header tells. No `Option`: on the way where there is nothing, its parts would be registers that nobody
-/// wrote, and 5.10 refuses to load them back from the stack.
+/// What the front of a transport header tells.
 struct Front {
-    sport: [u8; 2],
-    dport: [u8; 2],
+    /// Both ports as they lie in memory.
+    ports: u32,
     tcp: u8,
     /// Bytes of the header; 0: not for the short way.
     len: u32,
 }
 
-const NOTHING: Front = Front { sport: [0; 2], dport: [0; 2], tcp: 0, len: 0 };
+const NOTHING: Front = Front { ports: 0, tcp: 0, len: 0 };
 
-/// Ports, TCP flags and header length. ICMP queries have their identifier for both ports; all other ICMP goes the slow way.
+impl Front {
+    /// The last 8 bytes of a key, as they lie in memory: ports, protocol, zone 0.
+    #[inline(always)]
+    const fn word(&self, proto: u8) -> u64 {
+        let ports = u32::from_le(self.ports) as u64;
+        (ports | (proto as u64) << 32).to_le()
+    }
+}
+
+/// Ports, TCP flags and header length.
 #[inline(always)]
-fn front<P: Packet>(packet: &P, proto: u8, l4: usize) -> Front {
+fn front<P: Packet>(packet: &P, proto: u8, l4: usize, ports: [u8; 4]) -> Front {
+    let ports = u32::from_ne_bytes(ports);
     match proto {
         TCP => {
-            let Some([s0, s1, d0, d1]) = packet.read::<4>(l4) else { return NOTHING };
             // As far as the shortest header goes.
-            let Some([offset, flags, _, _, _, _, _, _]) = packet.read::<8>(l4 + 12) else { return NOTHING };
+            let Some(window) = packet.window::<8>(l4 + 12) else { return NOTHING };
+            let [offset, tcp] = window.get::<0, 2>();
             let len = if offset < 0x50 { 0 } else { u32::from(offset >> 4) * 4 };
-            Front { sport: [s0, s1], dport: [d0, d1], tcp: flags, len }
+            Front { ports, tcp, len }
         }
-        UDP => match packet.read::<8>(l4) {
-            Some([s0, s1, d0, d1, ..]) => Front { sport: [s0, s1], dport: [d0, d1], tcp: 0, len: 8 },
-            None => NOTHING,
-        },
-        ICMP | ICMPV6 => {
-            let Some([kind, _, _, _, i0, i1, _, _]) = packet.read::<8>(l4) else { return NOTHING };
-            let echo = if proto == ICMP { matches!(kind, 0 | 8) } else { matches!(kind, 128 | 129) };
-            Front { sport: [i0, i1], dport: [i0, i1], tcp: 0, len: if echo { 8 } else { 0 } }
-        }
+        UDP => Front { ports, tcp: 0, len: 8 },
         _ => NOTHING,
     }
+}
+
+/// ICMP queries have their identifier for both ports; all other ICMP goes the slow way.
+#[inline(always)]
+fn query(proto: u8, [kind]: [u8; 1], id: [u8; 2]) -> Front {
+    let echo = if proto == ICMP { matches!(kind, 0 | 8) } else { matches!(kind, 128 | 129) };
+    let [i0, i1] = id;
+    Front { ports: u32::from_ne_bytes([i0, i1, i0, i1]), tcp: 0, len: if echo { 8 } else { 0 } }
 }
 
 /// Sends a packet of a known flow on; `None` leaves it to the slow program.
@@ -116,7 +191,12 @@ pub fn known<K: Quick, P: Packet, T: Tables>(
     hook: u32,
     now: u32,
 ) -> Option<Verdict> {
-    let parsed = K::quick(packet)?;
+    let look = K::look(packet);
+    if !look.is_plain() {
+        return None;
+    }
+    let mut parsed: Parsed<K> = look.parsed();
+    P::fill(&mut parsed, look.words());
     let entry = hit(packet, tables, config, &parsed, hook, now)?;
     Some(forward::forward(packet, tables, config, &parsed, entry, false))
 }
@@ -131,14 +211,15 @@ pub fn hit<K: FlowKey, P: Packet, T: Tables>(
     hook: u32,
     now: u32,
 ) -> Option<T::Flow> {
-    let proto = parsed.key.proto();
     if parsed.tcp & (SYN | FIN | RST) != 0 {
         return None;
     }
-    let entry = match parsed.key.find(tables, Table::Established) {
+    let key = &parsed.key;
+    let proto = key.proto();
+    let entry = match key.find(tables, Table::Established) {
         Some(entry) => entry,
         None => {
-            let entry = parsed.key.find(tables, Table::Probation)?;
+            let entry = key.find(tables, Table::Probation)?;
             if entry.get(|e| changes(e, proto, now, config.ticks_per_second)) {
                 return None;
             }

@@ -3,6 +3,7 @@
 //! Invariant: offsets are bytes from the packet's first byte (the Ethernet header). Whatever changes the packet's size or layout
 //! invalidates nothing here, since every access checks again.
 
+use super::{FlowKey, Parsed};
 use crate::layout::Addr;
 
 /// `ETH_P_IP`.
@@ -85,6 +86,12 @@ pub struct TunnelKey {
     pub remote: Addr,
 }
 
+/// Bytes of a packet that were checked against its end once.
+pub trait Window {
+    /// The `M` bytes from the window's byte `AT` on.
+    fn get<const AT: usize, const M: usize>(&self) -> [u8; M];
+}
+
 /// One packet.
 ///
 /// Errors of the kernel's helpers are `None`, or a negative errno where somebody decides by it.
@@ -93,6 +100,12 @@ pub trait Packet {
     fn length(&self) -> u32;
     /// Bytes at an offset, or `None` where the packet's linear part is shorter ([`Packet::pull`] makes more readable).
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+    /// `N` bytes at an offset to read several fields of, or `None` where the packet's linear part is shorter. Valid until the packet changes.
+    fn window<const N: usize>(&self, offset: usize) -> Option<impl Window>;
+    /// Writes a flow key in words of 8 bytes, as they lie in memory, and leaves it there. The compiler would take a key apart into its bytes,
+    /// since some code further on reads single ones, and put it together again byte by byte: the lookup, which reads words, would wait for
+    /// all of them to reach the cache.
+    fn fill<K: FlowKey, W: Copy>(parsed: &mut Parsed<K>, words: W);
     /// Overwrites bytes, also beyond the linear part; checksums in the packet untouched.
     fn write<const N: usize>(&mut self, offset: usize, bytes: &[u8; N]) -> Option<()>;
     /// Overwrites bytes whose change the packet's own checksums make up for, once [`Packet::l3_csum_replace`] and
@@ -105,6 +118,8 @@ pub trait Packet {
     fn pull(&mut self, len: u32) -> Option<()>;
     /// Bytes of payload in a segment of a GSO packet, 0 for others.
     fn gso_size(&self) -> u32;
+    /// The EtherType as the device told it; not told anew where a program changes the packet.
+    fn protocol(&self) -> u16;
     /// Whether the packet carries a VLAN tag beside its bytes.
     fn vlan(&self) -> bool;
     /// The skb mark.

@@ -22,7 +22,7 @@ pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdi
     if packet.vlan() {
         return Verdict::jump(Stage::Pod4);
     }
-    match ether_type(packet) {
+    match packet.protocol() {
         ETH_IPV4 => {
             fast::known::<FlowKey4, P, T>(packet, tables, config, hook, now).unwrap_or(Verdict::jump(Stage::Pod4))
         }

@@ -112,6 +112,9 @@ pub trait Tables {
     /// Sets it.
     fn set_bucket(&self, slot: u32, bucket: u32);
 
+    /// Keeps who sent the tunnel packet that was just unpacked, for the program that goes on with it ([`super::Scratch::outer`]).
+    fn keep_outer(&self, outer: &Addr);
+
     /// Counts something done.
     fn count(&self, stat: Stat);
 }

@@ -39,6 +39,8 @@ ctx!(/// Bytes of payload in a segment, 0 for no GSO.
     gso_size, gso_size);
 ctx!(/// 1: a VLAN tag beside the bytes.
     vlan_present, vlan_present);
+ctx!(/// The EtherType, network order.
+    protocol, protocol);
 ctx!(/// The mark.
     mark, mark);
 ctx!(/// The device of the hook.

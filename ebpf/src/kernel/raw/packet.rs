@@ -4,6 +4,7 @@ use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
 use aya_ebpf::bindings::__sk_buff;
+use osmia_ebpf::logic::packet::Window;
 
 /// Start and end of the linear part. In 64-bit registers from the first: LLVM moves what it takes for 32-bit numbers by 32-bit moves, and
 /// the verifier takes a pointer so moved for a number. Not `pure`: they change with helpers.
@@ -37,49 +38,80 @@ const OFFSETS: usize = 0x0fff;
 /// `N` bytes at an offset, if the linear part reaches so far.
 #[inline(always)]
 pub(in crate::kernel) fn read<const N: usize>(skb: *mut __sk_buff, offset: usize) -> Option<[u8; N]> {
-    let (data, end) = bounds(skb);
-    let at = data + (offset & OFFSETS);
-    if at + N > end {
-        return None;
-    }
-    // SAFETY: N bytes from `at` on lie inside the packet.
-    Some(unsafe { load(at as *const u8) })
+    Some(window::<N>(skb, offset)?.get::<0, N>())
 }
 
-/// Loads in pieces of 8, 4, 2 and 1 bytes, of any alignment: LLVM would load byte by byte what it does not know to be aligned, and the
-/// kernel takes any alignment in packets where the machine does.
-///
-/// # Safety
-/// `N` bytes must be readable at `p`.
+/// `N` bytes at an offset, if the linear part reaches so far, to read from.
 #[inline(always)]
-unsafe fn load<const N: usize>(p: *const u8) -> [u8; N] {
-    let mut out = MaybeUninit::<[u8; N]>::uninit();
-    let to = out.as_mut_ptr().cast::<u8>();
-    let mut i = 0;
-    // SAFETY: all offsets are below N in both, and the four loops write each byte once.
-    unsafe {
-        while i + 8 <= N {
-            let v: u64;
-            asm!("{v} = *(u64 *)({p} + 0)", v = out(reg) v, p = in(reg) p.add(i), options(pure, readonly, nostack));
-            to.add(i).cast::<u64>().write_unaligned(v);
-            i += 8;
+pub(in crate::kernel) fn window<const N: usize>(skb: *mut __sk_buff, offset: usize) -> Option<Bytes<N>> {
+    let (data, end) = bounds(skb);
+    let at = data + (offset & OFFSETS);
+    if at + N > end { None } else { Some(Bytes(at as *const u8)) }
+}
+
+/// `N` readable bytes of the packet, until a helper changes it.
+pub(in crate::kernel) struct Bytes<const N: usize>(*const u8);
+
+impl<const N: usize> Window for Bytes<N> {
+    #[inline(always)]
+    fn get<const AT: usize, const M: usize>(&self) -> [u8; M] {
+        const { assert!(AT + M <= N) }
+        let mut out = MaybeUninit::<[u8; M]>::uninit();
+        let to = out.as_mut_ptr().cast::<u8>();
+        let mut i = 0;
+        // In pieces of 8, 4, 2 and 1 bytes, of any alignment: LLVM would load byte by byte what it does not know to be aligned, and the
+        // kernel takes any alignment in packets where the machine does.
+        // SAFETY: N bytes are readable from the pointer on, all offsets lie within, and the loops write each byte of `out` once.
+        unsafe {
+            while i + 8 <= M {
+                to.add(i).cast::<u64>().write_unaligned(load8(self.0.add(AT + i)));
+                i += 8;
+            }
+            while i + 4 <= M {
+                to.add(i).cast::<u32>().write_unaligned(load4(self.0.add(AT + i)));
+                i += 4;
+            }
+            while i + 2 <= M {
+                to.add(i).cast::<u16>().write_unaligned(load2(self.0.add(AT + i)));
+                i += 2;
+            }
+            while i < M {
+                to.add(i).write(*self.0.add(AT + i));
+                i += 1;
+            }
+            out.assume_init()
         }
-        while i + 4 <= N {
-            let v: u64;
-            asm!("{v} = *(u32 *)({p} + 0)", v = out(reg) v, p = in(reg) p.add(i), options(pure, readonly, nostack));
-            to.add(i).cast::<u32>().write_unaligned(v as u32);
-            i += 4;
-        }
-        while i + 2 <= N {
-            let v: u64;
-            asm!("{v} = *(u16 *)({p} + 0)", v = out(reg) v, p = in(reg) p.add(i), options(pure, readonly, nostack));
-            to.add(i).cast::<u16>().write_unaligned(v as u16);
-            i += 2;
-        }
-        while i < N {
-            to.add(i).write(*p.add(i));
-            i += 1;
-        }
-        out.assume_init()
     }
+}
+
+macro_rules! load {
+    ($name:ident, $t:ty, $code:literal) => {
+        /// # Safety
+        /// As many bytes must be readable at `p`.
+        #[inline(always)]
+        unsafe fn $name(p: *const u8) -> $t {
+            let v: u64;
+            // SAFETY: the caller's promise. Not `pure`: the packet may have changed between two loads.
+            unsafe { asm!($code, v = out(reg) v, p = in(reg) p, options(readonly, nostack)) };
+            v as $t
+        }
+    };
+}
+load!(load8, u64, "{v} = *(u64 *)({p} + 0)");
+load!(load4, u32, "{v} = *(u32 *)({p} + 0)");
+load!(load2, u16, "{v} = *(u16 *)({p} + 0)");
+
+/// A move of a register to itself, by which the compiler takes it that the value's address was used.
+#[inline(always)]
+pub(in crate::kernel) fn in_memory<V>(value: &mut V) {
+    // SAFETY: nothing is done.
+    unsafe { asm!("{v} = {v}", v = inout(reg) core::ptr::from_mut(value) => _, options(nostack)) }
+}
+
+/// Writes a value in words.
+#[inline(always)]
+pub(in crate::kernel) fn fill<V: Copy, W: Copy>(value: &mut V, words: W) {
+    const { assert!(size_of::<V>() == size_of::<W>() && align_of::<V>() == align_of::<W>()) }
+    // SAFETY: of this size and alignment; flow keys are plain bytes.
+    unsafe { core::ptr::from_mut(value).cast::<W>().write(words) }
 }

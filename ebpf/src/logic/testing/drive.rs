@@ -21,12 +21,13 @@ pub(crate) fn drive_with(
     let mut verdict = match hook {
         Hook::FromPod => pod::from(packet, tables, now),
         Hook::ToPod => pod::to(packet, tables),
-        Hook::FromUplink => uplink::from(packet, tables, scratch, now),
-        Hook::FromTunnelDevice => uplink::from_tunnel_device(packet, tables, scratch),
+        Hook::FromUplink => uplink::from(packet, tables, now),
+        Hook::FromTunnelDevice => uplink::from_tunnel_device(packet, tables),
         Hook::ToUplink => uplink::to(packet, tables, now),
         Hook::ToDoor => door::to(packet, tables),
         Hook::FromDoor => door::from(packet, tables, now),
     };
+    scratch.outer = tables.outer.get();
     for _ in 0..16 {
         if verdict.kind() != Kind::Jump {
             return verdict;

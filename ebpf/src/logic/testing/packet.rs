@@ -1,7 +1,8 @@
 //! A packet in a `Vec`, and builders of the usual ones.
 
 use crate::layout::Addr;
-use crate::logic::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN, Fib, Packet, Room, TunnelKey, csum};
+use crate::logic::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN, Fib, Packet, Room, TunnelKey, Window, csum};
+use crate::logic::{FlowKey, Parsed};
 
 /// A packet of which all but `beyond_linear` bytes at the end are readable.
 #[derive(Clone, Debug)]
@@ -53,6 +54,15 @@ impl FakePacket {
     }
 }
 
+/// A window.
+struct Bytes<const N: usize>([u8; N]);
+
+impl<const N: usize> Window for Bytes<N> {
+    fn get<const AT: usize, const M: usize>(&self) -> [u8; M] {
+        self.0[AT..AT + M].try_into().unwrap()
+    }
+}
+
 impl Packet for FakePacket {
     fn length(&self) -> u32 {
         self.bytes.len() as u32
@@ -60,6 +70,17 @@ impl Packet for FakePacket {
 
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.bytes.get(..self.linear)?.get(offset..offset + N)?.try_into().ok()
+    }
+
+    fn window<const N: usize>(&self, offset: usize) -> Option<impl Window> {
+        Some(Bytes::<N>(self.read(offset)?))
+    }
+
+    #[expect(unsafe_code, reason = "a key is plain bytes; its fields can not be named here")]
+    fn fill<K: FlowKey, W: Copy>(parsed: &mut Parsed<K>, words: W) {
+        assert_eq!(size_of::<K>(), size_of::<W>());
+        // SAFETY: both are plain bytes of one size.
+        unsafe { core::ptr::from_mut(&mut parsed.key).cast::<W>().write_unaligned(words) }
     }
 
     fn write<const N: usize>(&mut self, offset: usize, bytes: &[u8; N]) -> Option<()> {
@@ -86,6 +107,10 @@ impl Packet for FakePacket {
 
     fn gso_size(&self) -> u32 {
         self.gso_size
+    }
+
+    fn protocol(&self) -> u16 {
+        self.read(12).map_or(0, u16::from_be_bytes)
     }
 
     fn vlan(&self) -> bool {

@@ -32,6 +32,8 @@ pub(crate) struct FakeTables {
     pub(crate) fragments: RefCell<Vec<(FragmentKey, FragmentRow)>>,
     pub(crate) budgets: RefCell<BTreeMap<u32, (u32, u32)>>,
     pub(crate) stats: RefCell<BTreeMap<Stat, u64>>,
+    /// Who sent the tunnel packet.
+    pub(crate) outer: Cell<Addr>,
     /// Lookups of the two flow tables.
     pub(crate) lookups: Cell<u32>,
 }
@@ -239,6 +241,10 @@ impl Tables for FakeTables {
 
     fn set_bucket(&self, slot: u32, bucket: u32) {
         self.budgets.borrow_mut().entry(slot).or_default().1 = bucket;
+    }
+
+    fn keep_outer(&self, outer: &Addr) {
+        self.outer.set(*outer);
     }
 
     fn count(&self, stat: Stat) {

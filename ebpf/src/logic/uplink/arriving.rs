@@ -6,7 +6,7 @@ use super::super::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
 use super::super::parse::{Parsed, Part, SCTP, UDP};
 use super::super::pod::ether_type;
 use super::super::route;
-use super::super::slow::{Foreign, Run, Scratch, Slow};
+use super::super::slow::{Foreign, Run, Slow};
 use super::super::tables::Entry;
 use super::super::{Packet, Stage, Tables, Verdict, encap, fast, forward};
 use crate::layout::flow::{HOOK_TUNNEL, HOOK_UPLINK};
@@ -17,14 +17,14 @@ use fast::Quick;
 
 /// Fast program of an uplink's ingress.
 #[inline(always)]
-pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, scratch: &mut Scratch, now: u32) -> Verdict {
+pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict {
     let Some(config) = tables.config() else { return Verdict::NEXT };
     if packet.vlan() {
         return Verdict::NEXT;
     }
     match ether_type(packet) {
-        ETH_IPV4 => arrived::<FlowKey4, P, T>(packet, tables, config, scratch, &Addr::v4(config.node4), now),
-        ETH_IPV6 => arrived::<FlowKey6, P, T>(packet, tables, config, scratch, &Addr::v6(config.node6), now),
+        ETH_IPV4 => arrived::<FlowKey4, P, T>(packet, tables, config, &Addr::v4(config.node4), now),
+        ETH_IPV6 => arrived::<FlowKey6, P, T>(packet, tables, config, &Addr::v6(config.node6), now),
         _ => Verdict::NEXT,
     }
 }
@@ -34,16 +34,20 @@ fn arrived<K: Quick, P: Packet, T: Tables>(
     packet: &mut P,
     tables: &T,
     config: &Config,
-    scratch: &mut Scratch,
     node: &Addr,
     now: u32,
 ) -> Verdict {
     let slow = Verdict::jump(if K::V6 { Stage::Uplink6 } else { Stage::Uplink4 });
-    let Some(parsed) = K::quick(packet) else { return slow };
+    let look = K::look(packet);
+    if !look.is_plain() {
+        return slow;
+    }
+    let mut parsed: Parsed<K> = look.parsed();
+    P::fill(&mut parsed, look.words());
     let key = &parsed.key;
     if key.dst() == *node {
         if key.proto() == UDP && key.dport() == config.tunnel_port {
-            return unpack(packet, tables, config, scratch, &parsed);
+            return unpack(packet, tables, config, &parsed);
         }
         if !may_be_masqueraded(config, &parsed) && !is_from_pod(tables, &key.src()) {
             return Verdict::NEXT;
@@ -72,18 +76,12 @@ fn is_from_pod<T: Tables>(tables: &T, src: &Addr) -> bool {
 
 /// A packet of our tunnel: its header away, then on by the program of what was inside.
 #[inline(always)]
-fn unpack<K: Quick, P: Packet, T: Tables>(
-    packet: &mut P,
-    tables: &T,
-    config: &Config,
-    scratch: &mut Scratch,
-    parsed: &Parsed<K>,
-) -> Verdict {
+fn unpack<K: Quick, P: Packet, T: Tables>(packet: &mut P, tables: &T, config: &Config, parsed: &Parsed<K>) -> Verdict {
     let outer = parsed.key.src();
     match encap::receive(packet, config, K::V6, parsed.l4, parsed.key.dport()) {
         Ok(Received::Opened) => {
             tables.count(Stat::Decapsulated);
-            unpacked(packet, scratch, outer)
+            unpacked(packet, tables, &outer)
         }
         Ok(Received::Device | Received::Other) => Verdict::NEXT,
         Err(reason) => Verdict::drop(reason),
@@ -92,20 +90,20 @@ fn unpack<K: Quick, P: Packet, T: Tables>(
 
 /// Program of the collect-metadata device's ingress: what it has unpacked for us.
 #[inline(always)]
-pub fn from_tunnel_device<P: Packet, T: Tables>(packet: &mut P, tables: &T, scratch: &mut Scratch) -> Verdict {
+pub fn from_tunnel_device<P: Packet, T: Tables>(packet: &mut P, tables: &T) -> Verdict {
     let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     match encap::device_sender(packet, config) {
         Ok(outer) => {
             tables.count(Stat::DecapsulatedDevice);
-            unpacked(packet, scratch, outer)
+            unpacked(packet, tables, &outer)
         }
         Err(reason) => Verdict::drop(reason),
     }
 }
 
 #[inline(always)]
-fn unpacked<P: Packet>(packet: &P, scratch: &mut Scratch, outer: Addr) -> Verdict {
-    scratch.outer = outer;
+fn unpacked<P: Packet, T: Tables>(packet: &P, tables: &T, outer: &Addr) -> Verdict {
+    tables.keep_outer(outer);
     match ether_type(packet) {
         ETH_IPV4 => Verdict::jump(Stage::Inner4),
         ETH_IPV6 => Verdict::jump(Stage::Inner6),
@@ -117,7 +115,12 @@ fn unpacked<P: Packet>(packet: &P, scratch: &mut Scratch, outer: Addr) -> Verdic
 #[inline(always)]
 pub fn inner<K: Quick, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     let slow = Verdict::jump(if K::V6 { Stage::Tunnel6 } else { Stage::Tunnel4 });
-    let Some(parsed) = K::quick(run.packet) else { return slow };
+    let look = K::look(run.packet);
+    if !look.is_plain() {
+        return slow;
+    }
+    let mut parsed: Parsed<K> = look.parsed();
+    P::fill(&mut parsed, look.words());
     let Some(entry) = fast::hit(run.packet, run.tables, run.config, &parsed, HOOK_TUNNEL, run.now) else { return slow };
     if !encap::still_from(run.tables, entry.get(|e| e.from_node), &run.scratch.outer) {
         return slow;

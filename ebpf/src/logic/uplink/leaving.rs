@@ -2,6 +2,7 @@
 
 use super::super::arrival::Via;
 use super::super::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
+use super::super::parse::Parsed;
 use super::super::pod::ether_type;
 use super::super::slow::{Foreign, Run, Slow};
 use super::super::{Packet, Stage, Tables, Verdict, fast, forward};
@@ -45,7 +46,12 @@ fn leaves<K: Quick, P: Packet, T: Tables>(
     if tables.slot_by_addr(src).is_none() {
         return Verdict::NEXT;
     }
-    let Some(mut parsed) = K::quick(packet) else { return Verdict::jump(slow) };
+    let look = K::look(packet);
+    if !look.is_plain() {
+        return Verdict::jump(slow);
+    }
+    let mut parsed: Parsed<K> = look.parsed();
+    P::fill(&mut parsed, look.words());
     parsed.key = parsed.key.in_zone(1);
     match fast::hit(packet, tables, config, &parsed, HOOK_UPLINK_OUT, now) {
         Some(entry) => forward::forward(packet, tables, config, &parsed, entry, false),
