@@ -13,6 +13,7 @@ mod errors;
 mod fragments;
 mod icmp_listener;
 mod masquerade;
+mod node;
 mod stack;
 mod too_big;
 mod tunnel;
