@@ -1,6 +1,7 @@
 //! Pods and the world outside, which knows the node's address alone.
 
 use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
 
 use osmia_lab::packet::{Injector, Ip};
@@ -41,6 +42,22 @@ fn outside_passing() {
 #[test]
 fn outside_segmenting() {
     reaches(Underlay::Segmenting);
+}
+
+/// Veths hand checksums on unfinished, and nobody looks at them. Finished by the sender they are proved by the receiver.
+#[test]
+fn finished_checksums_are_right_at_the_other_end() {
+    let (bench, pod) = pod(Underlay::Passing);
+    for space in [&pod.space, &bench.lab.lan.outside] {
+        let mut off = Command::new("ethtool");
+        space.output(off.args(["-K", "eth0", "tx", "off"])).expect("ethtool");
+    }
+    for v6 in [false, true] {
+        for proto in [Proto::Tcp, Proto::Udp] {
+            let node = bench.lab.nodes[0].address(v6);
+            bench.passes(proto, &pod.space, &bench.lab.lan.outside, outside(v6), node);
+        }
+    }
 }
 
 #[test]
