@@ -94,6 +94,7 @@ pub(super) fn maps(
     for (name, value) in &globals {
         loader.override_global(name, value, true);
     }
+    loader.override_global(programs::LOG_LEVEL, &0_u8, true);
     let ebpf = loader.load(object).map_err(refused)?;
     match known_maps().find(|name| ebpf.map(name).is_none()) {
         Some(missing) => Err(OpenError::Lacks { kind: "map", name: missing.to_owned() }),

@@ -2,7 +2,10 @@
 
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
+use aya_log_ebpf::debug;
+use osmia_ebpf::logic::packet::Packet;
 use osmia_ebpf::logic::tables::Tables;
+use osmia_ebpf::logic::verdict::Kind;
 use osmia_ebpf::logic::{Stage, door, pod, stage, uplink};
 
 use super::finish::{self, SHOT};
@@ -75,7 +78,20 @@ stage!(osm_inner4, Inner4);
 stage!(osm_inner6, Inner6);
 stage!(osm_entry4, Entry4);
 stage!(osm_entry6, Entry6);
-stage!(osm_decide, Decide);
+/// A stage that says for a debugging session what it denied: `AYA_LOG_LEVEL` is 0 unless the agent is told otherwise, and then the verifier
+/// removes the call.
+#[classifier]
+fn osm_decide(ctx: TcContext) -> i32 {
+    let Some(scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) else { return SHOT };
+    let Some(config) = Maps.config() else { return SHOT };
+    let packet = &mut Skb::new(&ctx);
+    let now = now();
+    let verdict = stage::run(Stage::Decide, &mut *packet, &Maps, config, &mut *scratch, now);
+    if verdict.kind() == Kind::Drop {
+        debug!(&ctx, "a first packet is denied at ifindex {}, reason {}", packet.ifindex(), verdict.value());
+    }
+    finish::stage(&ctx, packet, scratch, verdict, now)
+}
 stage!(osm_open4, Open4);
 stage!(osm_open6, Open6);
 stage!(osm_masq4, Masquerade4);

@@ -42,6 +42,17 @@ impl Addr {
         [self.0[12], self.0[13], self.0[14], self.0[15]]
     }
 
+    /// Whether no router sends on what comes from it or goes to it: unspecified, loopback, link-local, multicast and broadcast (RFC 6890).
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_of_a_link(&self) -> bool {
+        if self.is_v4() {
+            return matches!(self.to_v4(), [0 | 127 | 224..=255, ..] | [169, 254, ..]);
+        }
+        let loopback_or_none = matches!(self.0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 | 1]);
+        loopback_or_none || self.0[0] == 0xff || (self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80)
+    }
+
     /// Whether no address is meant.
     #[inline(always)]
     #[must_use]

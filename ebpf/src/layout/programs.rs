@@ -33,6 +33,9 @@ pub const CLOCK: &str = "osm_clock";
 /// Returns 1 by test-run where `l4_csum_replace` takes `BPF_F_IPV6`; the loader then sets the global `HAVE_CSUM_IPV6`.
 pub const HAS_CSUM_IPV6: &str = "osm_has_csum_v6";
 
+/// Global (`u8`): which of aya-log's levels the programs log; 0 is none, and the verifier removes the calls. Without the loader's value: all.
+pub const LOG_LEVEL: &str = "AYA_LOG_LEVEL";
+
 /// The jump table `progs`: name of the program by row, [`crate::logic::Stage`] by value. A missing row makes packets that need it drop
 /// with `PROGRAM`.
 pub const JUMPS: [&str; 27] = [

@@ -78,6 +78,8 @@ fn own_link4<P: Packet, T: Tables>(run: &mut Run<'_, P, T>, parsed: &Parsed<Flow
         return swallow(run, Stat::Dhcp);
     }
     match key.dst {
+        // Its own loopback, and never the node's (route_localnet beside kube-proxy).
+        [0 | 127, ..] => Some(Verdict::drop(DropReason::Martian)),
         [224..=239, ..] if key.proto == IGMP => swallow(run, Stat::Mld),
         [224..=255, ..] => Some(Verdict::drop(DropReason::Multicast)),
         answer::GATEWAY4 => Some(Verdict::drop(DropReason::LinkLocal)),
@@ -108,6 +110,9 @@ fn own_link6<P: Packet, T: Tables>(run: &mut Run<'_, P, T>, parsed: &Parsed<Flow
             return swallow(run, Stat::Dhcp);
         }
         return Some(Verdict::drop(DropReason::Multicast));
+    }
+    if matches!(key.dst, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 | 1]) {
+        return Some(Verdict::drop(DropReason::Martian));
     }
     if key.dst[0] == 0xfe && key.dst[1] & 0xc0 == 0x80 {
         return Some(Verdict::drop(DropReason::LinkLocal));

@@ -1,10 +1,10 @@
 //! Helpers of the kernel, with the types they mean.
 
 use aya_ebpf::bindings::{
-    __sk_buff, BPF_FIB_LKUP_RET_NO_NEIGH, BPF_FIB_LKUP_RET_NOT_FWDED, BPF_FIB_LKUP_RET_SUCCESS, bpf_fib_lookup,
-    bpf_redir_neigh, bpf_redir_neigh__bindgen_ty_1, bpf_sock_tuple, bpf_sock_tuple__bindgen_ty_1,
-    bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1, bpf_sock_tuple__bindgen_ty_1__bindgen_ty_2, bpf_tunnel_key,
-    bpf_tunnel_key__bindgen_ty_1,
+    __sk_buff, BPF_FIB_LKUP_RET_FRAG_NEEDED, BPF_FIB_LKUP_RET_NO_NEIGH, BPF_FIB_LKUP_RET_NOT_FWDED,
+    BPF_FIB_LKUP_RET_SUCCESS, bpf_fib_lookup, bpf_redir_neigh, bpf_redir_neigh__bindgen_ty_1, bpf_sock_tuple,
+    bpf_sock_tuple__bindgen_ty_1, bpf_sock_tuple__bindgen_ty_1__bindgen_ty_1,
+    bpf_sock_tuple__bindgen_ty_1__bindgen_ty_2, bpf_tunnel_key, bpf_tunnel_key__bindgen_ty_1,
 };
 use aya_ebpf::btf_maps::ProgramArray;
 use aya_ebpf::helpers::generated as helper;
@@ -226,8 +226,8 @@ pub(in crate::kernel) fn fib(skb: Skb, from: u32, src: &Addr, dst: &Addr) -> Fib
     // SAFETY: the context, the struct and its size.
     let result = unsafe { helper::bpf_fib_lookup(skb.cast(), &raw mut raw, size_of::<bpf_fib_lookup>() as i32, 0) };
     match result as u32 {
-        // The device is told without a neighbour as well, since 5.10.
-        BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH => {
+        // The device is told without a neighbour as well, since 5.10; and for a packet that is too long for it, which the entry's MTU answers.
+        BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH | BPF_FIB_LKUP_RET_FRAG_NEEDED => {
             // SAFETY: plain bytes, the kernel wrote the next hop over the destination, in the family it says.
             let next_hop = unsafe {
                 if raw.family == AF_INET {

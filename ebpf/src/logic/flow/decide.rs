@@ -76,7 +76,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     pub(in crate::logic) fn decided(&mut self) -> Result<bool, DropReason> {
         let route_gen = self.tables.epoch(0);
         let from = self.source(route_gen)?;
-        let to = if from == Found::Foreign { Found::Foreign } else { self.destination(route_gen)? };
+        let to = if from == Found::Foreign { Found::Foreign } else { self.destination(route_gen, from)? };
         if to == Found::Foreign {
             return Ok(false);
         }
@@ -196,6 +196,9 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
             _ => {}
         }
         let question = &self.scratch.question;
+        if question.src.is_of_a_link() {
+            return Err(DropReason::Martian);
+        }
         let place = route::place(tables, &question.src);
         match place.kind {
             Some(RouteKind::RemoteBlock | RouteKind::RemoteNode) => {
@@ -218,13 +221,16 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
 
     /// The receiver, into `scratch.to`: where it is, its ingress rules, and the way to it.
     #[inline(always)]
-    fn destination(&mut self, route_gen: u32) -> Result<Found, DropReason> {
+    fn destination(&mut self, route_gen: u32, from: Found) -> Result<Found, DropReason> {
         let tables = self.tables;
         let question = &self.scratch.question;
         let kind = question.via.kind();
         let place = route::place(tables, &question.dst);
-        let node = matches!(place.kind, Some(RouteKind::LocalNode | RouteKind::RemoteNode));
-        if node && kind == Kind::Pod && question.proto == UDP && question.dport == self.config.tunnel_port {
+        // A node is believed by its tunnel address, and what leaves for anything but a pod carries this node's: also an address that no row
+        // names may be a node's.
+        let block = matches!(place.kind, Some(RouteKind::LocalBlock | RouteKind::RemoteBlock));
+        let tunnel = question.proto == UDP && question.dport == self.config.tunnel_port;
+        if tunnel && !block && self.scratch.from.slot != 0 {
             return Err(DropReason::TunnelFromPod);
         }
         let mut unjudged = 0;
@@ -236,6 +242,10 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
                 let slot = tables.slot_by_addr(&question.dst).ok_or(DropReason::NoEndpoint)?;
                 let epoch = tables.epoch(slot);
                 let endpoint = tables.endpoint(slot).ok_or(DropReason::NoEndpoint)?;
+                // The slot may have got another pod between the two reads.
+                if !owns(endpoint, &question.dst, question.v6 != 0) {
+                    return Err(DropReason::NoEndpoint);
+                }
                 if endpoint.flags & E_READY == 0 {
                     return Err(DropReason::NotReady);
                 }
@@ -243,6 +253,8 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
                 self.scratch.to = End { slot, epoch, rules: endpoint.ingress_rules, unjudged: 0, way };
                 return Ok(Found::Known);
             }
+            // The node's own business: what an old entry made look like an answer is not.
+            Some(RouteKind::LocalNode) if kind == Kind::Uplink && from == Found::Outside => return Ok(Found::Foreign),
             Some(RouteKind::LocalNode) if matches!(kind, Kind::Pod | Kind::Uplink | Kind::Tunnel) => Way::stack(),
             // This node is no way from one node to another.
             _ if matches!(kind, Kind::Uplink | Kind::Tunnel) => return Ok(Found::Foreign),
@@ -266,6 +278,12 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         self.scratch.to = End { unjudged, ..End::elsewhere(way, route_gen) };
         Ok(Found::Known)
     }
+}
+
+#[inline(always)]
+fn owns(endpoint: &Endpoint, addr: &Addr, v6: bool) -> bool {
+    let own = if v6 { Addr::v6(endpoint.v6) } else { Addr::v4(endpoint.v4) };
+    own == *addr
 }
 
 /// The source guard: a pod sends from its own addresses, once it is committed.

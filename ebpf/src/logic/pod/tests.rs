@@ -47,3 +47,30 @@ proptest::proptest! {
         drive(Hook::ToUplink, &mut FakePacket::new(bytes, 4), &tables, 1);
     }
 }
+
+/// What a pod sends out of the cluster carries its node's address, by which nodes know each other's tunnel packets.
+#[test]
+fn a_pods_tunnel_packet_goes_to_no_address_but_a_pods() {
+    let mut tables = FakeTables::node();
+    tables.pod(1, 9, 2);
+    tables.pod(2, 10, 3);
+    let pod = [10, 0, 1, 2];
+    let to = |dst| build::ipv4(pod, dst, 17, &build::udp(&pod, &dst, 50_000, 4789, &[8, 0, 0, 0, 0, 0, 1, 0]));
+    for dst in [[192, 168, 0, 1], [198, 51, 100, 9]] {
+        let mut packet = FakePacket::new(to(dst), 9);
+        assert_eq!(drive(Hook::FromPod, &mut packet, &tables, 1), Verdict::drop(DropReason::TunnelFromPod), "{dst:?}");
+    }
+    assert_eq!(drive(Hook::FromPod, &mut FakePacket::new(to([10, 0, 1, 3]), 9), &tables, 1), Verdict::peer(10));
+}
+
+#[test]
+fn a_pods_loopback_is_its_own() {
+    let mut tables = FakeTables::node();
+    tables.pod(1, 9, 2);
+    let pod = [10, 0, 1, 2];
+    for dst in [[127, 0, 0, 1], [0, 0, 0, 0]] {
+        let bytes = build::ipv4(pod, dst, 17, &build::udp(&pod, &dst, 1, 2, b""));
+        let verdict = drive(Hook::FromPod, &mut FakePacket::new(bytes, 9), &tables, 1);
+        assert_eq!(verdict, Verdict::drop(DropReason::Martian), "{dst:?}");
+    }
+}

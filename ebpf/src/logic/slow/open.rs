@@ -142,6 +142,12 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
             its.new_dport = key.sport();
         }
         let table = self.scratch.table().unwrap_or(Table::Probation);
+        // A busy direction whose opposite was pushed out has lost its masquerade port to whoever took it since.
+        let there = other.find(self.tables, table);
+        if there.is_some_and(|entry| other.opposite(&entry.view()) != *key) {
+            key.remove(self.tables, table);
+            return Verdict::drop(DropReason::MasqPorts);
+        }
         self.carry(key, opener, table);
         self.carry(other, !opener, table);
         let (now, length) = (self.now, K::parsed(self.scratch).length);

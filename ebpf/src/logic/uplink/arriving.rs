@@ -3,7 +3,7 @@
 use super::super::arrival::Via;
 use super::super::flow::life;
 use super::super::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
-use super::super::parse::{Parsed, Part, SCTP, UDP};
+use super::super::parse::{ICMPV6, Parsed, Part, SCTP, UDP};
 use super::super::pod::ether_type;
 use super::super::route;
 use super::super::slow::{Foreign, Run, Slow};
@@ -134,7 +134,11 @@ pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     // What can not be parsed is the stack's to judge: it would never have reached a pod.
     let Ok(parsed) = K::parse(run.packet, ETH_LEN) else { return Verdict::NEXT };
     let foreign = match route::place(run.tables, &parsed.key.dst()).kind {
+        Some(RouteKind::LocalBlock) if is_of_a_link(&parsed) => return Verdict::drop(DropReason::LinkLocal),
         Some(RouteKind::LocalBlock) => Foreign::Dropped,
+        Some(RouteKind::LocalNode) if is_tunnel_to_another_address(run.config, &parsed) => {
+            return Verdict::drop(DropReason::TunnelHeader);
+        }
         Some(RouteKind::LocalNode) => match route::place(run.tables, &parsed.key.src()).kind {
             Some(RouteKind::LocalBlock) => return Verdict::drop(DropReason::Martian),
             Some(RouteKind::RemoteBlock) => Foreign::Dropped,
@@ -148,12 +152,30 @@ pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     run.flow(&parsed, &Via::uplink(), foreign)
 }
 
+/// Neighbour discovery (RFC 4861), which proves by its hop limit of 255 that it comes from the receiver's own link: a pod's link has nobody
+/// but its gateway, and nothing is taken from the hop limit on arrival.
+#[inline(always)]
+fn is_of_a_link<K: Slow>(parsed: &Parsed<K>) -> bool {
+    K::V6 && parsed.key.proto() == ICMPV6 && matches!(parsed.icmp_type, 133..=137)
+}
+
+/// What is for the tunnel's port but not for the address that other nodes send to: the device listens on every address of the node.
+#[inline(always)]
+fn is_tunnel_to_another_address<K: Slow>(config: &Config, parsed: &Parsed<K>) -> bool {
+    let own = if K::V6 { Addr::v6(config.node6) } else { Addr::v4(config.node4) };
+    config.tunnel_dev != 0
+        && parsed.key.proto() == UDP
+        && parsed.key.dport() == config.tunnel_port
+        && parsed.key.dst() != own
+}
+
 /// Slow program of what came out of our tunnel. What is for neither this node nor its pods is dropped: a node's route to us is older than
 /// ours.
 #[inline(always)]
 pub fn slow_tunnel<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     let via = Via::tunnel(run.scratch.outer);
     match K::parse(run.packet, ETH_LEN) {
+        Ok(parsed) if is_of_a_link(&parsed) => Verdict::drop(DropReason::LinkLocal),
         Ok(parsed) => run.flow(&parsed, &via, Foreign::Dropped),
         Err(reason) => Verdict::drop(reason),
     }

@@ -1,6 +1,7 @@
-use crate::layout::Addr;
 use crate::layout::node::{N_PRESENT, N_TUNNEL};
-use crate::logic::testing::{FakePacket, FakeTables, build, drive};
+use crate::layout::route::RouteKind;
+use crate::layout::{Addr, DropReason, Route};
+use crate::logic::testing::{FakePacket, FakeTables, build, drive, pod6};
 use crate::logic::verdict::Kind;
 use crate::logic::{Hook, Verdict};
 
@@ -71,5 +72,45 @@ fn every_cut_of_a_tunnel_packet_is_survived() {
         }
         let verdict = drive(Hook::FromUplink, &mut FakePacket::new(short, 4), &tables, 1);
         assert!(matches!(verdict.kind(), Kind::Next | Kind::Drop), "{cut}: {verdict:?}");
+    }
+}
+
+#[test]
+fn the_tunnels_port_is_open_on_the_one_address_that_nodes_send_to() {
+    let mut tables = FakeTables::node();
+    tables.config.tunnel_dev = 7;
+    let (other, second) = ([192, 168, 0, 2], [198, 51, 100, 9]);
+    tables.routes.push((128, Addr::v4(second), Route { kind: RouteKind::LocalNode as u8, zero: 0, node: 0 }));
+    let to =
+        |dst, port| build::ipv4(other, dst, 17, &build::udp(&other, &dst, 50_000, port, &[8, 0, 0, 0, 0, 0, 1, 0]));
+    let mut packet = FakePacket::new(to(second, 4789), 4);
+    assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, 1), Verdict::drop(DropReason::TunnelHeader));
+    let mut packet = FakePacket::new(to(second, 53), 4);
+    assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, 1), Verdict::NEXT);
+}
+
+#[test]
+fn nothing_that_belongs_to_one_link_reaches_a_pod_from_another() {
+    let mut tables = FakeTables::node();
+    tables.pod(1, 9, 2);
+    let pod = pod6(2);
+    for source in ["fe80::1", "ff02::1", "::1", "::"] {
+        let source = source.parse::<core::net::Ipv6Addr>().unwrap().octets();
+        let bytes = build::ipv6(source, pod, 17, &build::udp(&source, &pod, 1, 2, b""));
+        let verdict = drive(Hook::FromUplink, &mut FakePacket::new(bytes, 4), &tables, 1);
+        assert_eq!(verdict, Verdict::drop(DropReason::Martian), "{source:?}");
+    }
+    for source in [[169, 254, 0, 9], [127, 0, 0, 1], [0, 0, 0, 0], [224, 0, 0, 1], [255, 255, 255, 255]] {
+        let bytes = build::ipv4(source, [10, 0, 1, 2], 17, &build::udp(&source, &[10, 0, 1, 2], 1, 2, b""));
+        let verdict = drive(Hook::FromUplink, &mut FakePacket::new(bytes, 4), &tables, 1);
+        assert_eq!(verdict, Verdict::drop(DropReason::Martian), "{source:?}");
+    }
+    // RS, RA, NS, NA, redirect, of a global source.
+    let source = "2001:db8::9".parse::<core::net::Ipv6Addr>().unwrap().octets();
+    for kind in 133..=137 {
+        let bytes =
+            build::ipv6(source, pod, 58, &[kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let verdict = drive(Hook::FromUplink, &mut FakePacket::new(bytes, 4), &tables, 1);
+        assert_eq!(verdict, Verdict::drop(DropReason::LinkLocal), "{kind}");
     }
 }
