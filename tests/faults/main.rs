@@ -1,0 +1,14 @@
+//! Faults and bad input on nodes with the real agent and the real plugin: floods, forgers, nodes that lack or change something, reboots.
+//! What is asserted is what a user sees: flows that go on, packets that arrive nowhere and are counted, messages that say what is wrong.
+//!
+//! Needs root and `OSMIA_BIN_DIR`; `cargo xtask test faults` sets it. All is inside the lab's own namespaces, every load is bounded.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests panic, for the backtrace")]
+
+mod exchange;
+mod floods;
+mod forged;
+mod lacking;
+mod moving;
+mod reboot;
+mod stage;
+mod tunnel;
