@@ -1,4 +1,4 @@
-//! One stream or one datagram from here to there, and a digest of what came back.
+//! One stream there and back, or one datagram and its digest.
 //!
 //! Invariant: the receiver says what came and from whom. Where it listens and where the sender sends to may differ: a stack may rewrite
 //! in between.
@@ -11,14 +11,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
 use osmia_lab::{Space, random};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long what must arrive may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a stream: many windows, and thousands of packets on a wire that segments.
-const STREAM: usize = 8 << 20;
-const CHUNK: usize = 64 << 10;
+/// Bytes of a stream in each direction: many windows, and thousands of packets on a wire that segments.
+const STREAM: usize = 4 << 20;
 /// Sends of a datagram. The kernel refuses one where it has learnt just now of a smaller MTU on the way.
 const SENDS: usize = 3;
 
@@ -39,7 +39,7 @@ impl<'a> Way<'a> {
         Self { from, to, destination, listen: destination }
     }
 
-    /// Who the receiver saw, once 8 MiB came as they were sent and their digest is back.
+    /// Who the receiver saw, once 4 MiB came as they were sent and went back the same.
     pub(crate) fn stream(&self) -> Result<IpAddr> {
         let listener = self.to.run(|| TcpListener::bind((self.listen, 0)))?.context("listen")?;
         let port = listener.local_addr()?.port();
@@ -53,37 +53,46 @@ impl<'a> Way<'a> {
             };
             let (wrote, returned) = sent?;
             ensure!(digest == wrote, "the stream was damaged");
-            ensure!(returned == digest, "another digest came back");
+            ensure!(returned == digest, "the stream was damaged on its way back");
             Ok(peer)
         })
     }
 
-    /// The digest of what was sent, and the one that came back.
+    /// The digests of what was sent and of what came back.
     fn send_stream(&self, port: u16) -> Result<(u64, u64)> {
         let target = (self.destination, port).into();
         let mut stream = self.from.run(|| TcpStream::connect_timeout(&target, PATIENCE))?.context("connect")?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let mut digest = DefaultHasher::new();
-        for _ in 0..STREAM / CHUNK {
-            let chunk = bytes(CHUNK);
-            digest.write(&chunk);
-            stream.write_all(&chunk).context("send")?;
-        }
+        let payload = bytes(STREAM);
+        stream.write_all(&payload).context("send")?;
         stream.shutdown(Shutdown::Write)?;
-        let mut answer = [0; 8];
-        stream.read_exact(&mut answer).context("the digest")?;
-        Ok((digest.finish(), u64::from_be_bytes(answer)))
+        let mut answer = Vec::with_capacity(STREAM);
+        stream.read_to_end(&mut answer).with_context(|| format!("receive, after {} bytes", answer.len()))?;
+        Ok((digest(&payload), digest(&answer)))
+    }
+
+    /// Who the receiver saw, once datagrams that the sender's kernel hands on in one piece (`UDP_SEGMENT`, linux/udp.h) came one by one.
+    pub(crate) fn segmented(&self) -> Result<IpAddr> {
+        const SEGMENT: usize = 1_000;
+        const SEGMENTS: usize = 12;
+        let (sender, receiver) = self.datagram_sockets()?;
+        setsockopt(&sender, UdpGsoSegment, &(SEGMENT as i32)).context("UDP_SEGMENT")?;
+        let payload = bytes(SEGMENT * SEGMENTS);
+        sender.send(&payload).context("send")?;
+        let mut buffer = [0; 2 * SEGMENT];
+        let mut seen = None;
+        for (number, segment) in payload.chunks(SEGMENT).enumerate() {
+            let (got, peer) = receiver.recv_from(&mut buffer).with_context(|| format!("receive segment {number}"))?;
+            ensure!(&buffer[..got] == segment, "{got} bytes that are not segment {number}");
+            seen = Some(peer.ip());
+        }
+        seen.context("no segment was sent")
     }
 
     /// Who the receiver saw, once one datagram with so many bytes came as it was sent and its digest is back.
     pub(crate) fn datagram(&self, length: usize) -> Result<IpAddr> {
-        let receiver = self.to.run(|| UdpSocket::bind((self.listen, 0)))?.context("bind the receiver")?;
-        let any = if self.destination.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let sender = self.from.run(|| UdpSocket::bind::<(IpAddr, u16)>((any, 0)))?.context("bind the sender")?;
-        sender.connect((self.destination, receiver.local_addr()?.port())).context("connect")?;
-        receiver.set_read_timeout(Some(PATIENCE / SENDS as u32))?;
-        sender.set_read_timeout(Some(PATIENCE))?;
+        let (sender, receiver) = self.datagram_sockets()?;
         let payload = bytes(length);
         let mut buffer = vec![0; 1 << 16];
         let mut said = Ok(0);
@@ -99,9 +108,20 @@ impl<'a> Way<'a> {
         }
         Err(anyhow::anyhow!("no datagram of {length} bytes came; the sender says {said:?}"))
     }
+
+    /// The sender's, connected, and the receiver's.
+    fn datagram_sockets(&self) -> Result<(UdpSocket, UdpSocket)> {
+        let receiver = self.to.run(|| UdpSocket::bind((self.listen, 0)))?.context("bind the receiver")?;
+        let any = if self.destination.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let sender = self.from.run(|| UdpSocket::bind::<(IpAddr, u16)>((any, 0)))?.context("bind the sender")?;
+        sender.connect((self.destination, receiver.local_addr()?.port())).context("connect")?;
+        receiver.set_read_timeout(Some(PATIENCE / SENDS as u32))?;
+        sender.set_read_timeout(Some(PATIENCE))?;
+        Ok((sender, receiver))
+    }
 }
 
-/// Who sent, and the digest of what came.
+/// Who sent, and the digest of what came and was sent back.
 fn receive_stream(listener: &TcpListener) -> Result<(IpAddr, u64)> {
     let wait = Timespec::try_from(PATIENCE)?;
     let ready = poll(&mut [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)], Some(&wait))?;
@@ -111,11 +131,9 @@ fn receive_stream(listener: &TcpListener) -> Result<(IpAddr, u64)> {
     let mut got = Vec::with_capacity(STREAM);
     stream.read_to_end(&mut got).with_context(|| format!("receive, after {} bytes", got.len()))?;
     ensure!(got.len() == STREAM, "{} of {STREAM} bytes came", got.len());
-    let mut digest = DefaultHasher::new();
-    got.chunks(CHUNK).for_each(|chunk| digest.write(chunk));
-    let digest = digest.finish();
-    stream.write_all(&digest.to_be_bytes()).context("answer")?;
-    Ok((peer.ip(), digest))
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&got).context("answer")?;
+    Ok((peer.ip(), digest(&got)))
 }
 
 fn digest(bytes: &[u8]) -> u64 {
@@ -124,7 +142,7 @@ fn digest(bytes: &[u8]) -> u64 {
     digest.finish()
 }
 
-/// Bytes that nobody can guess, none of them like the ones 64 KiB before.
+/// Bytes that no other call gives.
 fn bytes(length: usize) -> Vec<u8> {
     let mut state = random() | 1;
     let mut bytes = Vec::with_capacity(length + 8);

@@ -34,7 +34,7 @@ impl Stage {
         self.lab.add_pod(node, name).unwrap_or_else(|err| panic!("{err:#}; {}", self.story()))
     }
 
-    /// Streams, echo requests, datagrams that just fit and ones that the sender's kernel cuts arrive as from `seen`.
+    /// Streams, echo requests, datagrams that just fit, ones that the sender's kernel cuts and ones that it hands on in one piece arrive as from `seen`.
     pub(crate) fn passes(&self, way: &Way<'_>, mtu: usize, seen: IpAddr) {
         self.streams(way, mtu, seen);
         let probe = Probe {
@@ -56,6 +56,7 @@ impl Stage {
             ("a datagram that just fits", way.datagram(mtu - header - UDP_HEADER)),
             ("a datagram one byte too long", way.datagram(mtu - header - UDP_HEADER + 1)),
             ("a long datagram", way.datagram(LONG)),
+            ("datagrams in one piece", way.segmented()),
         ];
         for (what, outcome) in outcomes {
             match outcome {
