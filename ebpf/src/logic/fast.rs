@@ -86,7 +86,8 @@ impl Quick for FlowKey4 {
         let length = packet.length().wrapping_sub(ETH_LEN as u32);
         let total = u32::from(u16::from_be_bytes([t0, t1]));
         // No options; no fragment (DF may be set).
-        if version != 0x45 || f0 & 0x3f != 0 || f1 != 0 || total > length {
+        let odd = u16::from(version ^ 0x45) | (u16::from_be_bytes([f0, f1]) & 0x3fff);
+        if odd != 0 || total > length {
             return nothing;
         }
         let front = if matches!(proto, ICMP | ICMPV6) {
