@@ -104,6 +104,8 @@ impl Node {
         if options.underlay == Underlay::Segmenting {
             let off = ["gso", "off", "tso", "off", "tx-udp-segmentation", "off", "gro", "on"];
             space.output(Command::new("ethtool").args(["-K", UPLINK]).args(off))?;
+            // A veth merges only what comes from a peer without TSO (drivers/net/veth.c, veth_skb_is_eligible_for_gro).
+            lan.bridges.output(Command::new("ethtool").args(["-K", &format!("node{number}")]).args(off))?;
         }
         let manifest = manifest(options, &name, number, subnet);
         let plugin = json!({
