@@ -31,6 +31,7 @@ use std::fmt;
 
 use aya::Ebpf;
 use osmia_maps::{Pins, layout::Meta};
+use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::info;
 
 use self::{apply::Installed, links::Links, tables::Tables};
@@ -95,6 +96,11 @@ impl Dataplane {
 
         let links = Links::new(pins.clone(), options.attaching);
         let replaced = links.adopt(&mut ebpf, &tables.attached()?)?;
+        // A packet that is between two stages of the programs before needs their table for a moment more.
+        if let Err(error) = membarrier(MembarrierCommand::Global) {
+            tracing::warn!(%error, "no barrier here (nohz_full?): packets under way are given 100 ms instead");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
         folder::remove_old_jump_tables(pins, table)?;
         info!(
             object = format_args!("{identity:016x}"),

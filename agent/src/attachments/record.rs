@@ -63,6 +63,11 @@ impl Record {
         }
     }
 
+    /// Whether both have the same slot or a common address: then one of the two is over.
+    pub(super) fn shares(&self, other: &Self) -> bool {
+        self.slot == other.slot || self.addresses.iter().any(|ip| other.addresses.contains(ip))
+    }
+
     /// What the plugin is told.
     #[must_use]
     pub fn assignment(&self) -> Assignment {

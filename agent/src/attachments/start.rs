@@ -86,7 +86,7 @@ impl Attachments {
             differences += usize::from(!matches!(repair, Repair::Adopt(_)));
             attachments.mend(repair).await;
         }
-        attachments.first_compaction(folded.other_boot > 0).await?;
+        attachments.first_compaction(!folded.goes_on).await?;
         attachments.publish_all();
         let adopted = attachments.counts().added;
         tracing::info!(adopted, differences, "attachments agree with journal and kernel");
@@ -172,7 +172,7 @@ impl Attachments {
         state.records.insert(host_link, record);
     }
 
-    async fn first_compaction(&self, other_boot: bool) -> Result<()> {
+    async fn first_compaction(&self, needed: bool) -> Result<()> {
         let lines = {
             let mut state = self.state();
             state.expire(self.clock.boot());
@@ -181,7 +181,9 @@ impl Attachments {
             lines
         };
         match self.journal.rewrite(&lines).await {
-            Err(error) if other_boot => Err(error).context("the journal of an earlier boot cannot be replaced"),
+            Err(error) if needed => {
+                Err(error).context("the journal is of an earlier boot or empty, and cannot be begun anew")
+            }
             Err(error) => {
                 tracing::error!(%error, "the journal cannot be compacted");
                 Ok(())

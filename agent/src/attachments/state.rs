@@ -64,6 +64,8 @@ pub(super) struct Folded {
     pub(super) rests: Vec<(IpAddr, Duration)>,
     /// Records of an earlier boot.
     pub(super) other_boot: usize,
+    /// Whether lines that are appended now would be read as this boot's.
+    pub(super) goes_on: bool,
 }
 
 impl Folded {
@@ -75,10 +77,15 @@ impl Folded {
         let mut foreign = false;
         for line in lines {
             match line {
-                Line::Boot { id } => foreign = id != boot,
+                Line::Boot { id } => {
+                    foreign = id != boot;
+                    folded.goes_on = !foreign;
+                }
                 Line::Put(_) if foreign => folded.other_boot += 1,
                 _ if foreign => {}
                 Line::Put(record) => {
+                    // What a later promise gives again was given back: the line that said so is lost.
+                    folded.records.retain(|_, old| !old.shares(&record));
                     folded.records.insert(record.host_link.clone(), record);
                 }
                 Line::Commit { host_link, ifindex, pod_mac } => {
@@ -149,5 +156,48 @@ impl State {
     /// Links that have a record.
     pub(super) fn known_links(&self) -> HashSet<&str> {
         self.records.keys().map(String::as_str).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(link: &str, slot: u32, ip: &str) -> Line {
+        Line::Put(Record {
+            key: None,
+            host_link: link.into(),
+            network: String::new(),
+            netns: String::new(),
+            netns_id: (0, 0),
+            pod: osmia_cni::protocol::PodRef::default(),
+            addresses: vec![ip.parse().unwrap()],
+            mtu: 1500,
+            pod_mac: [0; 6],
+            slot,
+            started_ns: 0,
+            phase: Phase::Adding,
+        })
+    }
+
+    fn links(lines: Vec<Line>) -> Vec<String> {
+        Folded::new(lines, "now").records.into_keys().collect()
+    }
+
+    #[test]
+    fn a_lost_line_never_leaves_two_owners_of_a_slot_or_an_address() {
+        assert_eq!(links(vec![put("a", 3, "10.0.0.3"), put("b", 3, "10.0.0.4")]), ["b"]);
+        assert_eq!(links(vec![put("a", 3, "10.0.0.3"), put("b", 4, "10.0.0.3")]), ["b"]);
+        assert_eq!(links(vec![put("a", 3, "10.0.0.3"), put("b", 4, "10.0.0.4")]), ["a", "b"]);
+    }
+
+    #[test]
+    fn lines_are_appended_only_behind_this_boots_own() {
+        let goes_on = |lines| Folded::new(lines, "now").goes_on;
+        let boot = |id: &str| Line::Boot { id: id.into() };
+        assert!(goes_on(vec![boot("now"), put("a", 1, "10.0.0.3")]));
+        assert!(goes_on(vec![boot("before"), boot("now")]));
+        assert!(!goes_on(vec![boot("before")]), "no attachment of that boot, but its line is the last");
+        assert!(!goes_on(vec![]));
     }
 }

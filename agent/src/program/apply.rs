@@ -66,10 +66,11 @@ impl Dataplane {
             None => self.dump()?,
         };
         let rows = self.write(&there, &wanted)?;
-        let gone = self.attach_underlay(&wanted)?;
-        // Rows that were only dumped may be newer than the generation: whoever wrote them may have been killed before raising it.
+        let attached = self.attach_underlay(&wanted);
+        // Also where a device refuses its programs: rows that were only dumped may be newer than the generation: whoever wrote them may have been killed before raising it.
         let generation =
             if sure && rows == 0 { self.tables.epochs.get(&0)?.unwrap_or(0) } else { self.tables.raise(0)? };
+        let gone = attached?;
         self.clean(&there, &wanted)?;
         if rows != 0 {
             info!(rows, generation, nodes = wanted.nodes.len(), routes = wanted.routes.len(), "rows in force");
@@ -160,6 +161,7 @@ impl Dataplane {
     /// Programs on every device of the underlay; says which devices are gone.
     fn attach_underlay(&mut self, wanted: &Installed) -> Result<Vec<u32>, ApplyError> {
         let mut gone = Vec::new();
+        let mut refused = None;
         for place in links::underlay(&wanted.config, wanted.uplinks.keys().copied()) {
             match self.links.attach(&mut self.ebpf, place) {
                 Ok(()) => {}
@@ -167,9 +169,13 @@ impl Dataplane {
                     warn!(ifindex, program, "the device is gone");
                     gone.push(ifindex);
                 }
-                Err(error) => return Err(error.into()),
+                // One device that refuses keeps no other from its programs.
+                Err(error) => refused = refused.or(Some(error)),
             }
         }
-        Ok(gone)
+        match refused {
+            Some(error) => Err(error.into()),
+            None => Ok(gone),
+        }
     }
 }
