@@ -50,6 +50,8 @@ const LOCK: Duration = Duration::from_secs(5);
 const LOCK_POLL: Duration = Duration::from_millis(20);
 /// After the maps refused.
 const RETRY: Duration = Duration::from_secs(2);
+/// How long the rows of before stay while ways to new node addresses are asked for. After it the maps are brought to what is known.
+const HOLD: Duration = Duration::from_secs(1);
 
 /// Runs the agent until it is told to stop.
 ///
@@ -143,12 +145,17 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
 
     let mut housekeeping = time::interval(Duration::from_secs(args.garbage_after.max(1)).min(HOUSEKEEPING));
     housekeeping.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    let mut held = None;
     loop {
         tokio::select! {
             () = stop.changed() => break,
             events = source.next() => {
                 metrics.problems("manifests", source.problems().len());
                 if !model.take(events) && !retry {
+                    continue;
+                }
+                if model.awaits_ways() {
+                    held.get_or_insert_with(|| time::Instant::now() + HOLD);
                     continue;
                 }
             }
@@ -158,8 +165,12 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
                 if let Some(now) = now {
                     model.set_underlay(now);
                 }
+                if held.is_some() && model.awaits_ways() {
+                    continue;
+                }
             }
-            () = time::sleep(RETRY), if retry => {}
+            () = time::sleep_until(held.unwrap_or_else(time::Instant::now)), if held.is_some() => {}
+            () = time::sleep(RETRY), if retry && held.is_none() => {}
             () = time::sleep(SAY), if model.is_unsaid() => {
                 model.say();
                 continue;
@@ -172,6 +183,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
                 continue;
             }
         }
+        held = None;
         retry = !model.bring();
         attachments.set_facts(model.facts());
     }

@@ -70,6 +70,11 @@ route add default via 172.30.1.254 src {NEW} metric 50
     }
 }
 
+#[test]
+fn a_node_changes_its_address_natively() {
+    changes_its_address(Encap::Native, 0);
+}
+
 /// Between the moments at which the two nodes learn it, a few are lost: each believes only what it knows.
 #[test]
 fn a_node_changes_its_address_under_the_tunnel() {

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::dataplane::Shared;
 use crate::{
     attachments::NodeFacts,
-    compile::{compile, pod_mtu},
+    compile::{addresses_to_resolve, compile, pod_mtu},
     model::{Cluster, Event, Numbers, Settings, Underlay},
     serve::metrics::Metrics,
     underlay::Wanted,
@@ -72,6 +72,11 @@ impl Model {
             });
         }
         changed
+    }
+
+    /// Whether nodes have addresses whose way is still being asked for. Their rows would be missing, those of before are better.
+    pub(super) fn awaits_ways(&self) -> bool {
+        !addresses_to_resolve(&self.cluster, &self.settings.node).is_subset(&self.underlay.asked)
     }
 
     pub(super) fn set_underlay(&mut self, underlay: Underlay) {

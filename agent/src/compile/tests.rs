@@ -62,6 +62,7 @@ fn underlay() -> Underlay {
         door_pods: 11,
         tunnel_dev: 12,
         ipv6: true,
+        ..Underlay::default()
     }
 }
 

@@ -1,6 +1,9 @@
 //! What netlink says of the node's own devices and ways.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use ipnet::IpNet;
 
@@ -11,6 +14,8 @@ pub struct Underlay {
     pub uplinks: BTreeMap<u32, UplinkState>,
     /// Way to each other node's address, one an address asked for.
     pub ways: BTreeMap<IpAddr, Way>,
+    /// The addresses that were asked for. One without a way leads nowhere; one that is not here may do so yet.
+    pub asked: BTreeSet<IpAddr>,
     /// Every address of this node, any device but ours.
     pub local_addresses: Vec<IpAddr>,
     /// Ifindex of `osmia0`, once it is there.

@@ -91,6 +91,7 @@ impl Keeper {
             }
             // What cannot be mended must not hide what is there.
             underlay.ways = ways::find(&self.handle, &picture, &wanted.peers).await?;
+            underlay.asked.clone_from(&wanted.peers);
             self.tell.send_if_modified(|told| {
                 let new = told.as_ref() != Some(&underlay);
                 if new {
@@ -119,6 +120,7 @@ fn underlay(picture: &Picture, choice: Choice) -> Underlay {
         local_addresses: uplinks::local_addresses(picture),
         uplinks: choice.uplinks,
         ways: Default::default(),
+        asked: BTreeSet::new(),
         door_host: ifindex(DOOR_HOST),
         door_pods: ifindex(DOOR_PODS),
         // While it is down its port is somebody else's.
