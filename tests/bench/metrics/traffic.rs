@@ -83,18 +83,19 @@ pub(super) fn small(bench: &mut Bench) -> Result<Vec<Row>> {
 
 /// Metric 2.
 pub(super) fn rr(bench: &mut Bench) -> Result<Vec<Row>> {
-    let c = bench.compare("2", Kind::Rr, &[Place::Direct, Place::SameNode])?;
+    let c = bench.compare("2", Kind::Rr, &[Place::Direct, Place::SameNode, Place::Peer])?;
     Ok(vec![
         c.cost(1, 0, 1.05)?,
         c.figure(1, "p50 of a transaction", |s| s.p50, 1.12)?,
         c.figure(1, "p99 of a transaction", |s| s.p99, 1.25)?,
+        c.shown(2, 0)?,
     ])
 }
 
 /// Metric 3.
 pub(super) fn crr(bench: &mut Bench) -> Result<Vec<Row>> {
-    let c = bench.compare("3", Kind::Crr, &[Place::Direct, Place::SameNode, Place::RoutedCt])?;
-    Ok(vec![c.cost(1, 0, 1.18)?, c.cost(1, 2, 0.88)?, c.shown(2, 0)?])
+    let c = bench.compare("3", Kind::Crr, &[Place::Direct, Place::SameNode, Place::RoutedCt, Place::Peer])?;
+    Ok(vec![c.cost(1, 0, 1.18)?, c.cost(1, 2, 0.88)?, c.shown(2, 0)?, c.shown(3, 0)?])
 }
 
 /// Metric 5.
