@@ -8,6 +8,8 @@ use crate::logic::tables::{Entry, Insert, Table, Tables};
 use crate::logic::testing::{FakePacket, FakeTables, build, drive, drive_with, pod6};
 use crate::logic::{FlowKey, Hook, Scratch, Verdict};
 
+mod outside;
+
 const A: [u8; 4] = [10, 0, 1, 2];
 const B: [u8; 4] = [10, 0, 1, 3];
 const REMOTE: [u8; 4] = [10, 0, 2, 5];
@@ -435,37 +437,6 @@ fn what_is_not_of_pods_passes_an_uplink() {
     assert!(tables.flow4_new.borrow().is_empty());
     let mut martian = udp(A, node4, (1, 2), UPLINK);
     assert_eq!(drive(Hook::FromUplink, &mut martian, &tables, START), Verdict::drop(DropReason::Martian));
-}
-
-#[test]
-fn out_of_the_cluster_by_the_nodes_address_and_back() {
-    let mut tables = node();
-    tables.uplinks.insert(UPLINK, crate::layout::Uplink { v4: [192, 168, 0, 1], mtu: 1500, ..Default::default() });
-    let gateway = Addr::v4([192, 168, 0, 254]);
-    let mut packet = udp(A, OUTSIDE, (1000, 53), LINK_A);
-    packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
-    let verdict = drive(Hook::FromPod, &mut packet, &tables, START);
-    assert_eq!(verdict, Verdict::neighbour(UPLINK, gateway));
-    assert_eq!(&packet.bytes[26..30], &[192, 168, 0, 1]);
-    crate::logic::testing::verify(&packet.bytes);
-    let port = u16::from_be_bytes([packet.bytes[34], packet.bytes[35]]);
-    assert!(port >= 61_000, "{port}");
-    let mut answer = udp(OUTSIDE, [192, 168, 0, 1], (53, port), UPLINK);
-    assert_eq!(drive(Hook::FromUplink, &mut answer, &tables, START), Verdict::peer(LINK_A));
-    assert_eq!((&answer.bytes[30..34], &answer.bytes[36..38]), (&A[..], &1000_u16.to_be_bytes()[..]));
-    crate::logic::testing::verify(&answer.bytes);
-
-    // A change of routes: the mapping stays, seen from the answer and from the question.
-    tables.epochs.borrow_mut().insert(0, 2);
-    let mut packet = udp(OUTSIDE, [192, 168, 0, 1], (53, port), UPLINK);
-    packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
-    assert_eq!(drive(Hook::FromUplink, &mut packet, &tables, START), Verdict::peer(LINK_A));
-    assert_eq!(&packet.bytes[30..34], &A);
-    let mut packet = udp(A, OUTSIDE, (1000, 53), LINK_A);
-    packet.fib = Fib::Out { ifindex: UPLINK, next_hop: gateway };
-    drive(Hook::FromPod, &mut packet, &tables, START);
-    assert_eq!(u16::from_be_bytes([packet.bytes[34], packet.bytes[35]]), port);
-    assert_eq!((tables.stat(Stat::FlowOpened), tables.stat(Stat::FlowRejudged)), (1, 1));
 }
 
 #[test]
