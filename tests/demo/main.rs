@@ -1,9 +1,7 @@
 //! `demo`: two nodes and a third across, an agent on each, pods by the plugin, and a table of what gets through.
 //!
-//! Every row is decided by the receiver and has a twin: the same probe with the agent's row withheld, which must fail. With `--rows FILE`
-//! only the rows claimed there decide; the others are shown as open.
+//! Every row is decided by the receiver and has a twin: the same probe with the agent's row withheld, which must fail.
 
-mod claims;
 mod guests;
 mod kill;
 mod maps;
@@ -26,7 +24,6 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use osmia_lab::Encap;
 
-use crate::claims::Claims;
 use crate::report::Report;
 use crate::run::Stage;
 
@@ -36,9 +33,6 @@ struct Options {
     /// Way between nodes
     #[arg(long, value_enum, default_value_t = Way::All)]
     encap: Way,
-    /// Only the rows named in this file decide, one a line; the others are shown as open
-    #[arg(long, value_name = "FILE")]
-    rows: Option<PathBuf>,
     /// Leave everything up at the end, until Ctrl-C, and say how to enter
     #[arg(long)]
     keep: bool,
@@ -82,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs it; says whether every row that decides passed.
+/// Runs it; says whether every row passed.
 fn demo(options: &Options) -> Result<bool> {
     let encaps = options.encap.encaps();
     if options.list {
@@ -90,19 +84,18 @@ fn demo(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     osmia_lab::clean_up_when_told_to_end()?;
-    let claims = options.rows.as_deref().map(Claims::read).transpose()?;
     let (mut report, mut kept, mut shown) = (Report::default(), Vec::new(), String::new());
     for encap in encaps {
         let stage = run::encap(encap, &mut report, &mut shown, say)?;
-        say(&table::of(encap, &report, claims.as_ref()))?;
+        say(&table::of(encap, &report))?;
         kept.extend(stage.filter(|_| options.keep));
     }
     if let Some(path) = &options.results {
         fs::write(path, report.lines()).with_context(|| format!("write {}", path.display()))?;
     }
     say(&shown)?;
-    let sum = report.sum(claims.as_ref());
-    say(&table::end(&report, claims.as_ref(), &sum))?;
+    let sum = report.sum();
+    say(&table::end(&report, sum))?;
     if options.keep {
         stay(&kept)?;
     }

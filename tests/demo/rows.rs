@@ -1,4 +1,4 @@
-//! The rows and their names. Names are stable: the list of claimed rows is made of them.
+//! The rows and their names. Names are stable: `--results` is read by programs.
 
 use osmia_lab::{Encap, Proto};
 

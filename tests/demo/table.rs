@@ -5,14 +5,13 @@ use std::fmt::Write;
 
 use osmia_lab::{Encap, Proto};
 
-use crate::claims::Claims;
 use crate::report::{Outcome, Report, Sum};
 use crate::rows::{self, Relation};
 
 const WIDTH: usize = 30;
 
 /// The table of one way.
-pub(crate) fn of(encap: Encap, report: &Report, claims: Option<&Claims>) -> String {
+pub(crate) fn of(encap: Encap, report: &Report) -> String {
     let mut text = format!("\n{:WIDTH$}", format!("--encap {}", encap.name()));
     for proto in Proto::ALL {
         for family in ["v4", "v6"] {
@@ -25,7 +24,7 @@ pub(crate) fn of(encap: Encap, report: &Report, claims: Option<&Claims>) -> Stri
         for proto in Proto::ALL {
             for v6 in [false, true] {
                 let id = rows::packet(encap, relation, proto, v6);
-                let _ = write!(text, "{:>9}", mark(&id, report.get(&id), claims));
+                let _ = write!(text, "{:>9}", mark(report.get(&id)));
             }
         }
         text.push('\n');
@@ -39,46 +38,33 @@ pub(crate) fn of(encap: Encap, report: &Report, claims: Option<&Claims>) -> Stri
     for (id, title) in singles {
         let outcome = report.get(&id);
         let note = outcome.and_then(|o| o.as_ref().ok()).map(String::as_str).unwrap_or_default();
-        let _ = writeln!(text, "{}", format!("{title:WIDTH$}{:>9}   {note}", mark(&id, outcome, claims)).trim_end());
+        let _ = writeln!(text, "{}", format!("{title:WIDTH$}{:>9}   {note}", mark(outcome)).trim_end());
     }
     text
 }
 
-fn mark(id: &str, outcome: Option<&Outcome>, claims: Option<&Claims>) -> &'static str {
-    match (claims.is_none_or(|c| c.has(id)), outcome) {
-        (true, Some(Ok(_))) => "pass",
-        (false, Some(Ok(_))) => "(pass)",
-        (true, _) => "FAIL",
-        (false, _) => "open",
-    }
+fn mark(outcome: Option<&Outcome>) -> &'static str {
+    if outcome.is_some_and(Result::is_ok) { "pass" } else { "FAIL" }
 }
 
 /// Why rows failed, and the last line.
-pub(crate) fn end(report: &Report, claims: Option<&Claims>, sum: &Sum) -> String {
+pub(crate) fn end(report: &Report, sum: Sum) -> String {
     let mut text = String::new();
-    for (title, claimed) in [("failed", true), ("open", false)] {
-        // Rows that fail alike are told once.
-        let mut reasons = BTreeMap::<&str, Vec<&str>>::new();
-        for (id, outcome) in report.rows() {
-            if let Err(why) = outcome
-                && claims.is_none_or(|c| c.has(id)) == claimed
-            {
-                reasons.entry(why).or_default().push(id);
-            }
-        }
-        for (why, ids) in reasons {
-            let names = match ids.as_slice() {
-                [first, second, third, _, ..] => format!("{first}, {second}, {third} and {} more", ids.len() - 3),
-                few => few.join(", "),
-            };
-            let _ = writeln!(text, "{title}: {names}\n    {why}");
+    // Rows that fail alike are told once.
+    let mut reasons = BTreeMap::<&str, Vec<&str>>::new();
+    for (id, outcome) in report.rows() {
+        if let Err(why) = outcome {
+            reasons.entry(why).or_default().push(id);
         }
     }
-    if sum.unclaimed > 0 {
-        let _ = writeln!(text, "\n(pass): {} rows pass and are not claimed yet", sum.unclaimed);
+    for (why, ids) in reasons {
+        let names = match ids.as_slice() {
+            [first, second, third, _, ..] => format!("{first}, {second}, {third} and {} more", ids.len() - 3),
+            few => few.join(", "),
+        };
+        let _ = writeln!(text, "failed: {names}\n    {why}");
     }
-    let open = sum.open + sum.unclaimed;
-    let _ = writeln!(text, "\n{} passed, {} failed, {open} open", sum.passed, sum.failed);
+    let _ = writeln!(text, "\n{} passed, {} failed", sum.passed, sum.failed);
     text
 }
 
@@ -92,9 +78,9 @@ mod tests {
         for id in rows::ids(Encap::Vxlan) {
             report.put(id, Err("no agent".into()));
         }
-        let text = end(&report, None, &report.sum(None));
-        assert!(text.ends_with("\n0 passed, 45 failed, 0 open\n"), "{text}");
+        let text = end(&report, report.sum());
+        assert!(text.ends_with("\n0 passed, 45 failed\n"), "{text}");
         assert_eq!(text.matches("no agent").count(), 1);
-        assert!(of(Encap::Vxlan, &report, None).contains("FAIL"));
+        assert!(of(Encap::Vxlan, &report).contains("FAIL"));
     }
 }

@@ -1,7 +1,7 @@
 //! Demo and bench: binaries of the tests' package, built with the pin and executed in our place.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{PathBuf, absolute};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -22,9 +22,6 @@ pub(crate) struct Demo {
     /// Way between nodes: native, vxlan or auto. By default all three
     #[arg(long, value_name = "WAY")]
     encap: Option<String>,
-    /// Only the rows named in this file decide, one a line; the others are shown as open
-    #[arg(long, value_name = "FILE")]
-    rows: Option<PathBuf>,
     /// Leave nodes and pods up at the end, and say how to enter them
     #[arg(long)]
     keep: bool,
@@ -45,14 +42,9 @@ pub(crate) struct Bench {
 
 /// Builds and becomes the demo.
 pub(crate) fn demo(workspace: &Workspace, options: &Demo) -> Result<()> {
-    let mut arguments = Vec::new();
+    let mut arguments: Vec<OsString> = Vec::new();
     if let Some(encap) = &options.encap {
         arguments.extend(["--encap".into(), encap.into()]);
-    }
-    if let Some(rows) = &options.rows {
-        // The demo runs in the root folder; the path is meant from ours.
-        let rows = absolute(rows).with_context(|| format!("finding {}", rows.display()))?;
-        arguments.extend(["--rows".into(), rows.into_os_string()]);
     }
     if options.keep {
         arguments.push("--keep".into());
