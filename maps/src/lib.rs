@@ -12,6 +12,8 @@ pub mod decode;
 pub mod error;
 pub mod facts;
 pub mod open;
+#[cfg(test)]
+mod pages;
 pub mod per_cpu;
 pub mod pins;
 pub mod sys;

@@ -30,17 +30,18 @@ pub enum DropReason {
     TooBig = 12,
     /// Larger than the path takes, and the sender was told often enough in this second.
     TooBigLimited = 13,
-    /// More than 8 extension headers or 256 bytes of them, or an unknown one.
+    /// More than 8 extension headers or 256 bytes of them.
     ExtHdr = 14,
     /// A later fragment whose first one was not seen, where ports are needed.
     FragNoFirst = 15,
     /// A tunnel packet from a host that is no node, or with an inner source that is not that node's.
     TunnelSpoof = 16,
-    /// A pod sent to a node's tunnel port.
+    /// A pod sent to the tunnel's port of anything but a pod.
     TunnelFromPod = 17,
-    /// A tunnel packet whose header is not VXLAN as we write it, or with another network identifier.
+    /// A tunnel packet whose header is not VXLAN as we write it, with another network identifier, or to another address of this node.
     TunnelHeader = 18,
-    /// An address of this node or of its blocks as the source of a packet from outside.
+    /// A source that cannot be there: on an uplink an address of this node, of its blocks or of a link; of a pod's packet, a destination that
+    /// is its own loopback.
     Martian = 19,
     /// Multicast or broadcast beyond a pod's own link.
     Multicast = 20,
@@ -56,7 +57,7 @@ pub enum DropReason {
     IcmpNoFlow = 25,
     /// The kernel refused to add or remove headers.
     AdjustRoom = 26,
-    /// The kernel refused to redirect.
+    /// Reserved: the kernel redirects after a program has ended, and counts its refusals itself.
     Redirect = 27,
     /// The kernel refused to rewrite addresses, ports or checksums.
     Rewrite = 28,
@@ -68,7 +69,7 @@ pub enum DropReason {
     Program = 31,
     /// The node's stack sent something to a pod link that no route of ours covers.
     Door = 32,
-    /// IPv6 from or to a pod without IPv6, or the same with IPv4.
+    /// IPv6 from a pod without IPv6, or the same with IPv4.
     Family = 33,
 }
 
