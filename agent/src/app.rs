@@ -190,7 +190,9 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     tracing::info!("stopping; pods go on talking");
     // Nobody listens any more if it ended by itself.
     let _ = halt.send(true);
-    serving.await.context("the socket's task failed")
+    let served = serving.await.context("the socket's task failed");
+    attachments.sync();
+    served
 }
 
 fn refresh(attachments: &Arc<Attachments>, shared: &Shared, metrics: &Arc<Metrics>) -> http::Refresh {

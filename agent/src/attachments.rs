@@ -11,7 +11,7 @@ use std::{
 };
 
 use osmia_cni::protocol::Failure;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, RwLockReadGuard};
 
 use crate::{clock::Clock, publish::Publisher};
 
@@ -139,14 +139,24 @@ impl Attachments {
         self.outside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The gate, to go through. A journal that the disk refused is written anew before: nothing is appended to such a one.
+    async fn enter(&self) -> RwLockReadGuard<'_, ()> {
+        self.compact_if(|| self.journal.is_refused()).await;
+        self.gate.read().await
+    }
+
     /// Compacts the journal when most of its lines are history.
     async fn compact_if_long(&self) {
-        if !self.is_long() {
+        self.compact_if(|| self.is_long()).await;
+    }
+
+    async fn compact_if(&self, needed: impl Fn() -> bool) {
+        if !needed() {
             return;
         }
         let _alone = self.gate.write().await;
         // Another call may have done it meanwhile.
-        if !self.is_long() {
+        if !needed() {
             return;
         }
         let lines = {
@@ -156,7 +166,7 @@ impl Attachments {
             lines
         };
         if let Err(error) = self.journal.rewrite(&lines).await {
-            tracing::error!(%error, "the journal stays long");
+            tracing::error!(%error, "the journal stays as it is");
         }
     }
 
@@ -167,11 +177,18 @@ impl Attachments {
         state.lines >= 1000 + 4 * short
     }
 
-    /// The caller holds the gate open.
-    async fn write(&self, line: &record::Line) -> Result<(), Failure> {
-        self.journal.append(line).await.map_err(|error| failure::journal(&error))?;
+    /// The caller went through the gate.
+    fn write(&self, line: &record::Line) -> Result<(), Failure> {
+        self.journal.append(line).map_err(|error| failure::journal(&error))?;
         self.state().lines += 1;
         Ok(())
+    }
+
+    /// For a stop: the disk has everything when this returns.
+    pub fn sync(&self) {
+        if let Err(error) = self.journal.sync() {
+            tracing::error!(%error, "the journal's last lines are not on disk");
+        }
     }
 }
 

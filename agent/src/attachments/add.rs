@@ -89,9 +89,9 @@ impl Attachments {
                 outside.links.delete(ifindex).map_err(|e| failure::dataplane("removing an old link", &e))?;
             }
         }
-        let _gate = self.gate.read().await;
+        let _gate = self.enter().await;
         let record = self.take(session, wish, netns_id, host_link)?;
-        if let Err(failure) = self.write(&Line::Put(record.clone())).await {
+        if let Err(failure) = self.write(&Line::Put(record.clone())) {
             self.state().remove(&record.host_link, None);
             return Err(failure);
         }
@@ -146,8 +146,8 @@ impl Attachments {
             record.cloned().ok_or_else(|| failure::not_reserved(key))?
         };
         let done = {
-            let _gate = self.gate.read().await;
-            let done = self.complete(&mut record, mac, ifindex).await;
+            let _gate = self.enter().await;
+            let done = self.complete(&mut record, mac, ifindex);
             if done.is_ok() {
                 let mut state = self.state();
                 state.sessions.remove(&host_link);
@@ -173,7 +173,7 @@ impl Attachments {
         }
     }
 
-    async fn complete(&self, record: &mut Record, mac: &str, ifindex: u32) -> Result<(), Failure> {
+    fn complete(&self, record: &mut Record, mac: &str, ifindex: u32) -> Result<(), Failure> {
         let pod_mac = parse_mac(mac).ok_or_else(|| Failure::new(code::DECODE, format!("{mac:?} is no MAC address")))?;
         record.pod_mac = pod_mac;
         record.phase = Phase::Added { ifindex };
@@ -186,7 +186,7 @@ impl Attachments {
             let endpoint = record.endpoint(ifindex);
             outside.endpoints.put(record.slot, endpoint).map_err(|e| failure::dataplane("attaching the pod", &e))?;
         }
-        self.write(&Line::Commit { host_link: record.host_link.clone(), ifindex, pod_mac }).await
+        self.write(&Line::Commit { host_link: record.host_link.clone(), ifindex, pod_mac })
     }
 
     /// Undoes an ADD of this session that was not committed: its caller is gone or its time is up. Nothing to do is fine.

@@ -1,21 +1,31 @@
-//! The journal: what the agent has promised, on disk before it is promised.
+//! The journal: what the agent has promised, written before it is promised.
 //!
-//! Invariant: an append that succeeded is on disk whole; one that failed left nothing. A torn last line (the machine died while it was
-//! written) is cut off; a damaged line elsewhere loses itself alone and is said, with the damaged file kept. Lines written at the same
-//! time share one fsync: a thread of its own takes all that wait.
+//! Invariant: an append that succeeded is in the file whole; one that failed left nothing. A torn last line (the machine died while it was
+//! written) is cut off; a damaged line elsewhere loses itself alone and is said, with the damaged file kept.
+//!
+//! In the file is in the kernel's hands: a killed agent loses nothing. The disk has a line [`BEHIND`] later at most, by a thread of its own,
+//! and all of them after a clean stop. No answer waits for that, since only the machine's end can come between: no pod of this boot lives
+//! then, and of another boot's lines nothing is taken over anyhow, neither attachments nor DELs nor rests of addresses (see
+//! [`Line::Boot`]). A disk that is full is still said by the append itself: file systems take the room when they are written to. One that
+//! fails later is said as an error, and nothing more is appended until a rewrite has brought everything to it.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, Read},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::mpsc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 use tokio::sync::oneshot;
 
 use super::record::Line;
+
+/// How long a line may be in the kernel's hands alone.
+const BEHIND: Duration = Duration::from_millis(500);
 
 /// Why a line is not in the journal. Nothing of it is.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -27,16 +37,18 @@ pub struct JournalError {
 
 type Done = oneshot::Sender<Result<(), JournalError>>;
 
+/// What the journal's thread is told.
 enum Job {
-    Append(Vec<u8>, Done),
+    /// Something was appended since the last sync.
+    Appended,
     Rewrite(Vec<u8>, Done),
 }
 
 /// The open journal.
 #[derive(Clone, Debug)]
 pub struct Journal {
+    writer: Arc<Mutex<Writer>>,
     jobs: mpsc::Sender<Job>,
-    path: String,
 }
 
 /// What a journal held.
@@ -74,50 +86,73 @@ impl Journal {
         file.sync_all().context("cannot sync the journal")?;
         sync_folder(path).context("cannot sync the journal's folder")?;
         let (jobs, queue) = mpsc::channel();
-        let mut writer = Writer { path: path.to_owned(), file, length: good, unsure: false };
+        let writer = Arc::new(Mutex::new(Writer::new(path.to_owned(), file, good)));
+        let shared = Arc::clone(&writer);
         thread::Builder::new()
             .name("journal".into())
             .stack_size(256 << 10)
-            .spawn(move || writer.run(&queue))
+            .spawn(move || follow(&shared, &queue))
             .context("cannot start the journal's thread")?;
-        Ok((Self { jobs, path: path.display().to_string() }, replay))
+        Ok((Self { writer, jobs }, replay))
     }
 
-    /// Appends a line. On disk when this returns.
+    /// Appends a line. In the file when this returns, on disk soon after.
     ///
     /// # Errors
     /// The disk is full or broken; nothing was written.
-    pub async fn append(&self, line: &Line) -> Result<(), JournalError> {
-        let bytes = self.encode(line)?;
-        self.send(|done| Job::Append(bytes, done)).await
+    pub fn append(&self, line: &Line) -> Result<(), JournalError> {
+        let mut writer = lock(&self.writer);
+        if !writer.behind {
+            self.jobs.send(Job::Appended).map_err(|_| writer.error(&ended()))?;
+            writer.behind = true;
+        }
+        let result = encode(line).and_then(|bytes| writer.append(&bytes));
+        result.map_err(|e| writer.error(&e))
     }
 
-    /// Replaces the journal by these lines; the old one stays if that fails.
+    /// Replaces the journal by these lines, on disk when this returns; the old one stays if that fails.
     ///
     /// # Errors
     /// The disk is full or broken.
     pub async fn rewrite(&self, lines: &[Line]) -> Result<(), JournalError> {
+        let failed = |e| lock(&self.writer).error(&e);
         let mut bytes = Vec::new();
         for line in lines {
-            bytes.extend(self.encode(line)?);
+            bytes.extend(encode(line).map_err(failed)?);
         }
-        self.send(|done| Job::Rewrite(bytes, done)).await
-    }
-
-    fn encode(&self, line: &Line) -> Result<Vec<u8>, JournalError> {
-        let json = serde_json::to_string(line).map_err(|e| self.error(&e))?;
-        Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
-    }
-
-    async fn send(&self, job: impl FnOnce(Done) -> Job) -> Result<(), JournalError> {
         let (done, answer) = oneshot::channel();
-        self.jobs.send(job(done)).map_err(|_| self.error(&"its thread ended"))?;
-        answer.await.map_err(|_| self.error(&"its thread ended"))?
+        self.jobs.send(Job::Rewrite(bytes, done)).map_err(|_| failed(ended()))?;
+        answer.await.map_err(|_| failed(ended()))?
     }
 
-    fn error(&self, why: &dyn std::fmt::Display) -> JournalError {
-        JournalError { path: self.path.clone(), why: why.to_string() }
+    /// Whether the disk has refused what was appended: nothing more is until a [`Self::rewrite`].
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        lock(&self.writer).refused.is_some()
     }
+
+    /// Brings what was appended to the disk now.
+    ///
+    /// # Errors
+    /// The disk is broken.
+    pub fn sync(&self) -> Result<(), JournalError> {
+        sync(&self.writer)
+    }
+
+    /// From now on what is appended goes to a disk that is gone: it takes everything and cannot be synced (EINVAL).
+    #[cfg(test)]
+    pub(super) fn lose_disk(&self) {
+        lock(&self.writer).file = Arc::new(OpenOptions::new().write(true).open("/dev/null").unwrap());
+    }
+}
+
+fn encode(line: &Line) -> io::Result<Vec<u8>> {
+    let json = serde_json::to_string(line)?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
+}
+
+fn ended() -> io::Error {
+    io::Error::other("its thread ended")
 }
 
 /// Lines of a journal and the length up to which it is whole.
@@ -163,56 +198,81 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// The journal's thread: syncs what was appended, and rewrites. Ends with the journal.
+fn follow(writer: &Mutex<Writer>, queue: &mpsc::Receiver<Job>) {
+    let mut due = None::<Instant>;
+    loop {
+        let job = match due {
+            None => queue.recv().map_err(mpsc::RecvTimeoutError::from),
+            Some(due) => queue.recv_timeout(due.saturating_duration_since(Instant::now())),
+        };
+        match job {
+            Ok(Job::Appended) => due = due.or_else(|| Some(Instant::now() + BEHIND)),
+            Ok(Job::Rewrite(bytes, done)) => {
+                let mut writer = lock(writer);
+                let result = writer.rewrite(&bytes).map_err(|e| writer.error(&e));
+                // Who no longer waits was cancelled.
+                drop(done.send(result));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                due = None;
+                if let Err(error) = sync(writer) {
+                    tracing::error!(%error, "what was written last is not on disk; it is written anew before the next change");
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Without the lock: appends go on meanwhile.
+fn sync(writer: &Mutex<Writer>) -> Result<(), JournalError> {
+    let file = {
+        let mut writer = lock(writer);
+        writer.behind = false;
+        Arc::clone(&writer.file)
+    };
+    file.sync_data().map_err(|error| {
+        let mut writer = lock(writer);
+        // The kernel forgets what it could not write, and says so once.
+        writer.refused = Some(error.to_string());
+        writer.error(&error)
+    })
+}
+
+fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
 struct Writer {
     path: PathBuf,
-    file: File,
-    /// Bytes that are whole and on disk.
+    file: Arc<File>,
+    /// Bytes that are whole.
     length: u64,
     /// A write failed and what it left could not be cut off yet.
     unsure: bool,
+    /// The thread was told that there is something to sync.
+    behind: bool,
+    /// What the disk said when it refused what was appended.
+    refused: Option<String>,
 }
 
 impl Writer {
-    fn run(&mut self, queue: &mpsc::Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
-            let mut lines = Vec::new();
-            let mut waiting = Vec::new();
-            let mut rewrite = None;
-            for job in std::iter::once(first).chain(std::iter::from_fn(|| queue.try_recv().ok())) {
-                match job {
-                    Job::Append(bytes, done) => {
-                        lines.extend(bytes);
-                        waiting.push(done);
-                    }
-                    Job::Rewrite(bytes, done) => {
-                        rewrite = Some((bytes, done));
-                        break;
-                    }
-                }
-            }
-            if !waiting.is_empty() {
-                let result = self.append(&lines).map_err(|e| self.error(&e));
-                for done in waiting {
-                    // Who no longer waits was cancelled.
-                    drop(done.send(result.clone()));
-                }
-            }
-            if let Some((bytes, done)) = rewrite {
-                let result = self.rewrite(&bytes).map_err(|e| self.error(&e));
-                drop(done.send(result));
-            }
-        }
+    fn new(path: PathBuf, file: File, length: u64) -> Self {
+        Self { path, file: Arc::new(file), length, unsure: false, behind: false, refused: None }
     }
 
-    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        if let Some(why) = &self.refused {
+            return Err(io::Error::other(format!("the disk refused what was written before: {why}")));
+        }
         if self.unsure {
             self.cut()?;
         }
-        self.file.seek(SeekFrom::Start(self.length))?;
-        let written = self.file.write_all(lines).and_then(|()| self.file.sync_data());
-        match written {
+        match self.file.write_all_at(line, self.length) {
             Ok(()) => {
-                self.length += lines.len() as u64;
+                self.length += line.len() as u64;
                 Ok(())
             }
             Err(error) => {
@@ -226,20 +286,18 @@ impl Writer {
 
     fn cut(&mut self) -> io::Result<()> {
         self.file.set_len(self.length)?;
-        self.file.sync_data()?;
         self.unsure = false;
         Ok(())
     }
 
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         let new = self.path.with_extension("new");
-        let mut file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&new)?;
-        file.write_all(bytes).and_then(|()| file.sync_all()).inspect_err(|_| drop(fs::remove_file(&new)))?;
+        let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&new)?;
+        let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
+        written.inspect_err(|_| drop(fs::remove_file(&new)))?;
         fs::rename(&new, &self.path)?;
         // From here on the new file is the journal, whatever the folder's sync says.
-        self.file = file;
-        self.length = bytes.len() as u64;
-        self.unsure = false;
+        *self = Self::new(self.path.clone(), file, bytes.len() as u64);
         sync_folder(&self.path)
     }
 

@@ -90,10 +90,10 @@ impl Attachments {
             .map_err(|e| failure::dataplane("removing the endpoint's rows", &e))?;
         let until = self.clock.boot() + LINK_GOES + self.limits.address_rest;
         let rest = record.addresses.iter().map(|ip| (*ip, until)).collect();
-        let _gate = self.gate.read().await;
+        let _gate = self.enter().await;
         // A record whose key was lost is in no journal.
         if record.key.is_some() || tombstone.is_some() {
-            self.write(&Line::Gone { host_link: host_link.to_owned(), tombstone, rest }).await?;
+            self.write(&Line::Gone { host_link: host_link.to_owned(), tombstone, rest })?;
         }
         {
             let mut outside = self.outside();

@@ -434,3 +434,23 @@ async fn a_compaction_between_others_steps_loses_none_of_them() {
         assert_eq!(agent.check(&key(&format!("c{i}"))).await.is_ok(), i % 2 == 1, "c{i}");
     }
 }
+
+#[tokio::test]
+async fn a_disk_that_refused_gets_everything_before_the_next_promise() {
+    let node = Node::new();
+    let agent = node.agent().await;
+    add(&agent, &node, "c1", 1).await.unwrap();
+    agent.journal.lose_disk();
+    add(&agent, &node, "c2", 1).await.unwrap();
+    agent.reserve(9, wish("c3", 1), NETNS).await.unwrap();
+    // What the journal's thread does, or a stop.
+    agent.sync();
+    let ifindex = node.kernel.build(&key("c3"));
+    agent.commit(9, &key("c3"), MAC, ifindex).await.unwrap();
+    agent.delete(&key("c2"), 2).await.unwrap();
+    node.kernel.sweep();
+    let agent = node.agent().await;
+    assert_eq!(agent.counts().added, 2);
+    agent.check(&key("c1")).await.unwrap();
+    agent.check(&key("c3")).await.unwrap();
+}

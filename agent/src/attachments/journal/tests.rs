@@ -15,7 +15,7 @@ fn gone(i: usize) -> Line {
 async fn filled(path: &Path, count: usize) -> Vec<u8> {
     let (journal, _) = Journal::open(path).unwrap();
     for i in 0..count {
-        journal.append(&gone(i)).await.unwrap();
+        journal.append(&gone(i)).unwrap();
     }
     fs::read(path).unwrap()
 }
@@ -42,7 +42,7 @@ async fn cut_at_every_byte_it_keeps_the_whole_lines_and_goes_on() {
         let whole = cut / line;
         assert_eq!(replay.lines, (0..whole).map(gone).collect::<Vec<_>>(), "cut at {cut}");
         assert!(replay.damage.is_empty(), "a torn end is normal: {:?}", replay.damage);
-        journal.append(&gone(9)).await.unwrap();
+        journal.append(&gone(9)).unwrap();
         drop(journal);
         let (_, replay) = Journal::open(&path).unwrap();
         assert_eq!(replay.lines.last(), Some(&gone(9)), "cut at {cut}");
@@ -78,10 +78,10 @@ async fn a_rewrite_replaces_everything_and_appends_follow_it() {
     let path = dir.path().join("journal");
     let (journal, _) = Journal::open(&path).unwrap();
     for i in 0..100 {
-        journal.append(&gone(i)).await.unwrap();
+        journal.append(&gone(i)).unwrap();
     }
     journal.rewrite(&[gone(7)]).await.unwrap();
-    journal.append(&gone(8)).await.unwrap();
+    journal.append(&gone(8)).unwrap();
     let (_, replay) = Journal::open(&path).unwrap();
     assert_eq!(replay.lines, [gone(7), gone(8)]);
 }
@@ -94,7 +94,7 @@ async fn appends_of_many_are_all_there() {
     let mut tasks = tokio::task::JoinSet::new();
     for i in 0..200 {
         let journal = journal.clone();
-        tasks.spawn(async move { journal.append(&gone(i)).await });
+        tasks.spawn(async move { journal.append(&gone(i)) });
     }
     while let Some(result) = tasks.join_next().await {
         result.unwrap().unwrap();
@@ -108,8 +108,8 @@ async fn a_full_disk_is_said_and_leaves_nothing_half_done() {
     // A file that cannot grow is what a full disk looks like: RLIMIT_FSIZE is per process, so the writer gets /dev/full instead.
     let dir = TempDir::new_in("/dev/shm").unwrap();
     let path = dir.path().join("journal");
-    let file = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
-    let mut writer = Writer { path: path.clone(), file, length: 0, unsure: false };
+    let device = |path: &str| OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut writer = Writer::new(path.clone(), device("/dev/full"), 0);
     let error = writer.append(b"x\n").unwrap_err();
     let error = writer.error(&error).to_string();
     assert!(error.contains("no space left") && error.contains("journal"), "{error}");
@@ -117,7 +117,66 @@ async fn a_full_disk_is_said_and_leaves_nothing_half_done() {
     assert!(writer.unsure, "it could not be cut, so nothing is written before it is");
     // Room again: the next append first cuts what was left.
     fs::write(&path, b"half a li").unwrap();
-    writer.file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    writer.file = Arc::new(device(&path.to_string_lossy()));
     writer.append(b"whole\n").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"whole\n");
+}
+
+/// How far the disk is behind: what was appended and not synced. By the thread's own account, as nothing short of an outage tells.
+async fn until(journal: &Journal, what: &str, is: impl Fn(&Writer) -> bool) {
+    let end = Instant::now() + 20 * BEHIND;
+    while !is(&lock(&journal.writer)) {
+        assert!(Instant::now() < end, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_append_waits_for_no_disk_and_the_disk_follows() {
+    let dir = TempDir::new_in("/dev/shm").unwrap();
+    let path = dir.path().join("journal");
+    let (journal, _) = Journal::open(&path).unwrap();
+    for i in 0..100 {
+        journal.append(&gone(i)).unwrap();
+        // Whoever is killed now has left it whole: it is in the file.
+        assert_eq!(read(&fs::read(&path).unwrap()).0.lines.last(), Some(&gone(i)));
+    }
+    assert!(lock(&journal.writer).behind, "one sync for all of them, not yet");
+    until(&journal, "never synced", |writer| !writer.behind).await;
+    // The next one is followed as well.
+    journal.append(&gone(100)).unwrap();
+    assert!(lock(&journal.writer).behind);
+    until(&journal, "synced once only", |writer| !writer.behind).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_refuses_is_said_and_nothing_more_is_promised_before_it_has_everything() {
+    let dir = TempDir::new_in("/dev/shm").unwrap();
+    let path = dir.path().join("journal");
+    let (journal, _) = Journal::open(&path).unwrap();
+    journal.append(&gone(0)).unwrap();
+    journal.lose_disk();
+    journal.append(&gone(1)).unwrap();
+    until(&journal, "the sync went well", |writer| writer.refused.is_some()).await;
+    assert!(journal.is_refused());
+    let error = journal.append(&gone(2)).unwrap_err().to_string();
+    assert!(error.contains("the disk refused what was written before") && error.contains("journal"), "{error}");
+    // A rewrite brings what is known to a disk that works.
+    journal.rewrite(&[gone(0), gone(1)]).await.unwrap();
+    assert!(!journal.is_refused());
+    journal.append(&gone(2)).unwrap();
+    let (_, replay) = Journal::open(&path).unwrap();
+    assert_eq!(replay.lines, [gone(0), gone(1), gone(2)]);
+}
+
+#[tokio::test]
+async fn a_stop_syncs_at_once_and_says_where_that_fails() {
+    let dir = TempDir::new_in("/dev/shm").unwrap();
+    let (journal, _) = Journal::open(&dir.path().join("journal")).unwrap();
+    journal.append(&gone(0)).unwrap();
+    journal.sync().unwrap();
+    assert!(!lock(&journal.writer).behind);
+    journal.lose_disk();
+    journal.append(&gone(1)).unwrap();
+    assert!(journal.sync().is_err() && journal.is_refused());
 }
