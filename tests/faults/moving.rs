@@ -78,7 +78,7 @@ fn a_node_changes_its_address_natively() {
 /// Between the moments at which the two nodes learn it, a few are lost: each believes only what it knows.
 #[test]
 fn a_node_changes_its_address_under_the_tunnel() {
-    changes_its_address(Encap::Vxlan, 100);
+    changes_its_address(Encap::Vxlan, 250);
 }
 
 fn mtu(pod: &Pod) -> u32 {

@@ -25,6 +25,14 @@ pub(crate) fn dropped(node: &Node, reason: &str) -> u64 {
     reasons.iter().map(|row| row["packets"].as_u64().unwrap()).sum()
 }
 
+/// A counter of the node's programs, as the command line tool tells it.
+pub(crate) fn counted(node: &Node, name: &str) -> u64 {
+    let told = node.osmia(&["map", "get", "stats", name, "--json"]).unwrap();
+    assert!(told.status.success(), "{}", told.text());
+    let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+    told["value"]["count"].as_u64().unwrap()
+}
+
 /// All drops of a node, for a message.
 pub(crate) fn story(node: &Node) -> String {
     node.osmia(&["drop"]).map_or_else(|err| format!("{err:#}"), |told| format!("{}:\n{}", node.name, told.stdout))
