@@ -102,7 +102,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     if stray > 0 {
         tracing::warn!(rows = stray, "rows by address or link that disagreed with the endpoints: repaired");
     }
-    let shared = Shared::new(opened, pins.clone(), attaching);
+    let shared = Shared::new(opened);
     maps.done();
 
     // From here on the node's devices are kept as they should be.

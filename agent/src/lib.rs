@@ -9,6 +9,7 @@ pub mod clock;
 pub mod compile;
 pub mod config;
 pub mod model;
+mod netlink;
 pub mod program;
 pub mod publish;
 pub mod readiness;

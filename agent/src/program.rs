@@ -20,6 +20,7 @@ mod sweep;
 mod tables;
 
 pub use apply::Applied;
+pub use endpoints::is_same;
 pub use error::{ApplyError, AttachError, OpenError};
 pub use features::Feature;
 pub use grace::Expedited;

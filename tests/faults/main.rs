@@ -4,6 +4,7 @@
 //! Needs root and `OSMIA_BIN_DIR`; `cargo xtask test faults` sets it. All is inside the lab's own namespaces, every load is bounded.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests panic, for the backtrace")]
 
+mod check;
 mod exchange;
 mod floods;
 mod forged;

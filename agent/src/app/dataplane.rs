@@ -5,21 +5,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use anyhow::{Context, Result, ensure};
-use osmia_maps::{
-    Pins, facts,
-    layout::{
-        Endpoint,
-        programs::{FROM_POD, TO_POD},
-    },
-    sys,
-};
+use anyhow::{Result, ensure};
+use osmia_maps::layout::Endpoint;
 
 use crate::{
     attachments::outside::Endpoints,
     clock::Clock,
     compile::Desired,
-    program::{Applied, ApplyError, Attaching, Dataplane},
+    program::{Applied, ApplyError, Dataplane},
     serve::metrics::Metrics,
 };
 
@@ -27,15 +20,11 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Shared {
     dataplane: Arc<Mutex<Dataplane>>,
-    pins: Pins,
-    /// Programs are tcx links, which are pinned; clsact filters leave no pins.
-    pinned: bool,
 }
 
 impl Shared {
-    pub(super) fn new(dataplane: Dataplane, pins: Pins, attaching: Attaching) -> Self {
-        let pinned = attaching == Attaching::Auto && facts::has_tcx();
-        Self { dataplane: Arc::new(Mutex::new(dataplane)), pins, pinned }
+    pub(super) fn new(dataplane: Dataplane) -> Self {
+        Self { dataplane: Arc::new(Mutex::new(dataplane)) }
     }
 
     pub(super) fn apply(&self, desired: &Desired) -> Result<Applied, ApplyError> {
@@ -85,17 +74,8 @@ impl Endpoints for Shared {
     }
 
     fn check(&self, slot: u32, wanted: &Endpoint) -> Result<()> {
-        let row = self.open().endpoints()?.get(&slot).copied();
-        let row = row.with_context(|| format!("its row {slot} is missing in map endpoints"))?;
-        let same = (row.ifindex, row.v4, row.v6, row.flags) == (wanted.ifindex, wanted.v4, wanted.v6, wanted.flags);
-        ensure!(same, "its row {slot} in map endpoints is another: {row:?}");
-        if self.pinned {
-            for program in [FROM_POD.name, TO_POD.name] {
-                let link = sys::pinned_link_info(&self.pins.link(program, wanted.ifindex));
-                let on = link.with_context(|| format!("program {program} is not on its host link"))?.ifindex;
-                ensure!(on == wanted.ifindex, "program {program} is not on its host link any more");
-            }
-        }
+        let wrong = self.open().check_endpoint(slot, wanted)?;
+        ensure!(wrong.is_empty(), "{}", wrong.join("; "));
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use osmia_maps::layout::Endpoint;
 
 use super::record::{Phase, Record};
+use crate::program::is_same;
 
 /// A difference and its repair.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +61,7 @@ pub fn plan(
             Phase::Adding => removals.push(Repair::Undo(record.clone())),
             Phase::Added { ifindex } if links.get(&ifindex) == Some(&record.host_link) => {
                 own_links.insert(ifindex);
-                let same = rows.get(&record.slot).is_some_and(|row| same(row, &record.endpoint(ifindex)));
+                let same = rows.get(&record.slot).is_some_and(|row| is_same(row, &record.endpoint(ifindex)));
                 rest.push(if same { Repair::Adopt(record.clone()) } else { Repair::Restore(record.clone()) });
             }
             Phase::Added { .. } => removals.push(Repair::Forget(record.clone())),
@@ -85,11 +86,6 @@ pub fn plan(
     }
     removals.extend(rest);
     removals
-}
-
-/// Whether a row is this endpoint. Its rule sets are another's to decide.
-fn same(row: &Endpoint, wanted: &Endpoint) -> bool {
-    (row.ifindex, row.v4, row.v6, row.flags) == (wanted.ifindex, wanted.v4, wanted.v6, wanted.flags)
 }
 
 #[cfg(test)]

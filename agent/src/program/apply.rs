@@ -147,9 +147,7 @@ impl Dataplane {
 
         let keep = links::underlay(&wanted.config, wanted.uplinks.keys().copied());
         let mut old = links::underlay(&there.config, there.uplinks.keys().copied());
-        if self.links.tcx() {
-            old.extend(self.links.pinned()?.into_iter().filter(|place| !place.of_pod()));
-        }
+        old.extend(self.links.pinned()?.into_iter().filter(|place| !place.of_pod()));
         let mut gone = old.difference(&keep).peekable();
         let _short = gone.peek().map(|_| Expedited::begin());
         for place in gone {

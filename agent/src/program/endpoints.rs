@@ -1,11 +1,11 @@
 //! Rows and programs of one endpoint. The caller owns the slots: one at a time for each.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use osmia_maps::layout::{Addr, Endpoint, endpoint::E_PRESENT};
 use tracing::warn;
 
-use super::{ApplyError, Dataplane, links};
+use super::{ApplyError, Dataplane, links, load};
 
 impl Dataplane {
     /// Puts an endpoint's programs on its link and its rows into the maps; replaces what the slot held. In force when this returns.
@@ -65,6 +65,47 @@ impl Dataplane {
         Ok(rows.into_iter().filter(|(_, endpoint)| endpoint.flags & E_PRESENT != 0).collect())
     }
 
+    /// What of an endpoint is not as it was put: each row that is missing or another, each hook that does not run this start's program.
+    /// Looks at nothing but this endpoint's rows and hooks. Rule sets are not compared, they are changed by others.
+    ///
+    /// # Errors
+    /// The kernel's, or the slot does not exist.
+    pub fn check_endpoint(&self, slot: u32, wanted: &Endpoint) -> Result<Vec<String>, ApplyError> {
+        self.check_slot(slot)?;
+        let mut wrong = Vec::new();
+        let row = self.tables.endpoints.get(&slot)?.unwrap_or_default();
+        if row.flags & E_PRESENT == 0 {
+            wrong.push(format!("map endpoints has no row {slot} for it"));
+        } else if !is_same(&row, wanted) {
+            wrong.push(format!("row {slot} of map endpoints is another: {row:?}"));
+        }
+        for addr in addresses(wanted) {
+            let ip = IpAddr::from(addr.0).to_canonical();
+            match self.tables.endpoint_addr.get(&addr)? {
+                Some(found) if found == slot => {}
+                Some(found) => wrong.push(format!("row {ip} of map endpoint_addr leads to {found}, not to {slot}")),
+                None => wrong.push(format!("map endpoint_addr has no row for {ip}")),
+            }
+        }
+        match self.tables.endpoint_if.get(&wanted.ifindex)? {
+            Some(found) if found == slot => {}
+            Some(found) => {
+                wrong.push(format!("row {} of map endpoint_if leads to {found}, not to {slot}", wanted.ifindex));
+            }
+            None => wrong.push(format!("map endpoint_if has no row for its link {}", wanted.ifindex)),
+        }
+        for place in links::endpoint(wanted.ifindex) {
+            let own = load::id(&self.ebpf, place.program)?;
+            match self.links.runs(place)? {
+                Some(found) if found == own => {}
+                Some(found) => wrong
+                    .push(format!("its host link runs program {found}, not this agent's {} ({own})", place.program)),
+                None => wrong.push(format!("program {} is not on its host link", place.program)),
+            }
+        }
+        Ok(wrong)
+    }
+
     /// Removes rows by address or ifindex that lead to a slot which is empty or another's, and puts those that are missing: what a
     /// killed agent left between two calls. Says how many.
     ///
@@ -121,6 +162,13 @@ impl Dataplane {
         let last = self.tables.endpoints.capacity() - 1;
         if (1..=last).contains(&slot) { Ok(()) } else { Err(ApplyError::Slot { slot, last }) }
     }
+}
+
+/// Whether a row is this endpoint's, whatever its rule sets are.
+#[must_use]
+pub fn is_same(row: &Endpoint, wanted: &Endpoint) -> bool {
+    let Endpoint { egress_rules, ingress_rules, .. } = *row;
+    *row == Endpoint { egress_rules, ingress_rules, flags: wanted.flags | E_PRESENT, ..*wanted }
 }
 
 fn addresses(endpoint: &Endpoint) -> impl Iterator<Item = Addr> {

@@ -131,6 +131,14 @@ pub enum ApplyError {
         /// The last one.
         last: u32,
     },
+    /// A program that ought to be loaded.
+    #[error("looking at program {name}")]
+    Program {
+        /// Its name.
+        name: String,
+        /// The kernel's answer.
+        source: Box<aya::programs::ProgramError>,
+    },
     /// A map.
     #[error(transparent)]
     Map(#[from] MapError),

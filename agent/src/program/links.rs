@@ -1,12 +1,18 @@
 //! Programs on hooks. From 6.6 on a tcx link a hook, pinned; below it a filter of a clsact qdisc, which lives as long as its device.
 //!
-//! Invariant: a hook that has our program never loses it: replacing is one kernel call. A pin whose device is gone is of no use, since
-//! an ifindex may come again: what the link says decides, not the pin's name.
+//! Invariant: a hook that has our program never loses it: replacing is one kernel call, and where the kind changes the wanted one is there
+//! before the other goes. For that moment both run: the filter sees what the link hands on (`TCX_NEXT`), which our programs neither change
+//! nor count, so the second look says what the first said. A pin whose device is gone is of no use, since an ifindex may come again: what
+//! the link says decides, not the pin's name.
 
 mod netlink;
 mod tcx;
 
-use std::{collections::BTreeSet, fs, io};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use aya::{Ebpf, programs::tc::TcAttachType, util::KernelVersion};
 use osmia_maps::{
@@ -94,33 +100,60 @@ impl Links {
         Self { pins, tcx: has_tcx && attaching == Attaching::Auto }
     }
 
-    /// Whether links are tcx ones.
+    /// Whether tcx links are wanted.
     pub(super) fn tcx(&self) -> bool {
         self.tcx
     }
 
-    /// Puts the new programs on every hook that has one of ours: every pinned link, and every filter where `attached` says one may be.
-    /// Says how many.
+    /// Puts the new programs on every hook that has one of ours, be it a pinned link or, where `attached` says one may be, a filter; then
+    /// every hook has the kind that is wanted. Says how many hooks had one.
+    ///
+    /// All are replaced before the first changes its kind: whatever is left where a start is cut short runs the new programs.
     pub(super) fn adopt(&self, ebpf: &mut Ebpf, attached: &BTreeSet<Place>) -> Result<usize, OpenError> {
         self.collect()?;
-        let places = if self.tcx { self.pinned()? } else { attached.clone() };
         let mut replaced = 0;
-        for place in places {
+        let mut other_kind = Vec::new();
+        for &place in self.pinned()?.union(attached) {
             let program = load::program(ebpf, place.program)?;
-            let done = if self.tcx {
-                tcx::replace(program, place, &self.pins.link(place.program, place.ifindex))?
-            } else {
-                netlink::replace(program, place)?
-            };
-            replaced += usize::from(done);
+            let link = tcx::replace(program, place, &self.pin(place))?;
+            let filter = netlink::replace(program, place)?;
+            replaced += usize::from(link || filter);
+            let other = if self.tcx { filter } else { link };
+            if other {
+                other_kind.push(place);
+            }
+        }
+        for place in &other_kind {
+            self.change_kind(ebpf, *place);
         }
         Ok(replaced)
+    }
+
+    /// From the kind that is not wanted to the one that is. A hook that refuses keeps what it has: its programs are the new ones.
+    fn change_kind(&self, ebpf: &mut Ebpf, place: Place) {
+        let changed =
+            self.attach(ebpf, place).and_then(|()| if self.tcx { netlink::detach(place) } else { self.unpin(place) });
+        let Place { program, ifindex, .. } = place;
+        match changed {
+            Ok(()) => info!(program, ifindex, tcx = self.tcx, "attached in the other way"),
+            Err(AttachError::Gone { .. }) => debug!(program, ifindex, "device gone"),
+            Err(error) => {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                tracing::error!(
+                    program,
+                    ifindex,
+                    tcx = self.tcx,
+                    error,
+                    "stays attached as before; the next start tries again"
+                );
+            }
+        }
     }
 
     /// Puts a program on a hook, or replaces what is there of ours. Nothing changes where it is there already.
     pub(super) fn attach(&self, ebpf: &mut Ebpf, place: Place) -> Result<(), AttachError> {
         let program = load::program(ebpf, place.program).map_err(|e| place.failed("finding", e))?;
-        let pin = self.pins.link(place.program, place.ifindex);
+        let pin = self.pin(place);
         if self.tcx {
             if tcx::replace(program, place, &pin)? {
                 return Ok(());
@@ -137,9 +170,25 @@ impl Links {
         Ok(())
     }
 
-    /// Takes a program off a hook; nothing to do where it is not there.
+    /// Takes a program off a hook, whichever way it is attached; nothing to do where it is not there.
     pub(super) fn detach(&self, place: Place) -> Result<(), AttachError> {
-        if self.tcx { remove(&self.pins.link(place.program, place.ifindex)) } else { netlink::detach(place) }
+        self.unpin(place)?;
+        netlink::detach(place)
+    }
+
+    /// Number of the program that a hook runs of ours, whichever way it is attached; `None` where there is none.
+    pub(super) fn runs(&self, place: Place) -> Result<Option<u32>, AttachError> {
+        let link = tcx::runs(place, &self.pin(place))?;
+        if link.is_some() { Ok(link) } else { netlink::runs(place) }
+    }
+
+    fn pin(&self, place: Place) -> PathBuf {
+        self.pins.link(place.program, place.ifindex)
+    }
+
+    /// The kernel detaches a link when its last reference goes.
+    fn unpin(&self, place: Place) -> Result<(), AttachError> {
+        remove(&self.pin(place))
     }
 
     /// Every hook with a pinned link.
@@ -160,8 +209,8 @@ impl Links {
     pub(super) fn collect(&self) -> Result<usize, AttachError> {
         let mut removed = 0;
         for place in self.pinned()? {
-            let pin = self.pins.link(place.program, place.ifindex);
-            if !tcx::alive(place, &pin)? {
+            let pin = self.pin(place);
+            if tcx::runs(place, &pin)?.is_none() {
                 remove(&pin)?;
                 debug!(program = place.program, ifindex = place.ifindex, "device gone, pin removed");
                 removed += 1;
@@ -171,7 +220,7 @@ impl Links {
     }
 }
 
-fn remove(pin: &std::path::Path) -> Result<(), AttachError> {
+fn remove(pin: &Path) -> Result<(), AttachError> {
     match fs::remove_file(pin) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
             Err(AttachError::Folder { what: "removing", path: pin.to_owned(), source })

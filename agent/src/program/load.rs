@@ -14,7 +14,7 @@ use osmia_maps::{
 };
 
 use super::{
-    Feature, OpenError,
+    ApplyError, Feature, OpenError,
     clock::{self, Sample},
     features,
 };
@@ -131,6 +131,14 @@ pub(super) fn jump_table(ebpf: &mut Ebpf) -> Result<(), OpenError> {
 pub(super) fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier, OpenError> {
     let lacks = || OpenError::Lacks { kind: "program", name: name.to_owned() };
     ebpf.program_mut(name).ok_or_else(lacks)?.try_into().map_err(|e| refused_program(name, e))
+}
+
+/// Number of a loaded program.
+pub(super) fn id(ebpf: &Ebpf, name: &str) -> Result<u32, ApplyError> {
+    let failed = |source: ProgramError| ApplyError::Program { name: name.to_owned(), source: Box::new(source) };
+    let program = ebpf.program(name).ok_or_else(|| failed(ProgramError::NotLoaded))?;
+    let program: &SchedClassifier = program.try_into().map_err(failed)?;
+    Ok(program.info().map_err(failed)?.id())
 }
 
 fn load_one(name: &str, program: &mut SchedClassifier) -> Result<(), OpenError> {

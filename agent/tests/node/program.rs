@@ -224,6 +224,79 @@ fn clsact_filters_are_adopted_and_replaced_in_place() {
 }
 
 #[test]
+fn hooks_of_the_underlay_change_the_way_they_are_attached() {
+    space::enter();
+    devices();
+    let tcx = options();
+    let clsact = Options { attaching: Attaching::Clsact, ..tcx.clone() };
+    let filters = || {
+        let hooks = ["up0 ingress", "up0 egress", "door0 egress"];
+        hooks.map(|hook| space::run("tc", &format!("filter show dev {hook}")).matches("handle 0x6f73").count())
+    };
+    open(&tcx).apply(&desired()).unwrap();
+    assert_eq!((pinned_links(&tcx.pins).len(), filters()), (3, [0; 3]));
+    open(&clsact);
+    assert_eq!((pinned_links(&tcx.pins).len(), filters()), (0, [1; 3]));
+    open(&tcx);
+    assert_eq!((pinned_links(&tcx.pins).len(), filters()), (3, [0; 3]));
+}
+
+#[test]
+fn a_check_names_each_row_and_program_that_is_not_as_it_was_put() {
+    for attaching in [Attaching::Auto, Attaching::Clsact] {
+        // In a thread of its own: its namespaces go with it.
+        std::thread::spawn(move || checks(attaching)).join().unwrap();
+    }
+}
+
+fn checks(attaching: Attaching) {
+    space::enter();
+    devices();
+    space::ip("link add pod0 type veth peer name pod1");
+    let options = Options { attaching, ..options() };
+    let pins = &options.pins;
+    let mut dataplane = open(&options);
+    let ifindex = space::ifindex("pod0");
+    let pod = Endpoint { ifindex, v4: [10, 0, 0, 5], v6: [0xfd; 16], mac: [2; 6], ..Endpoint::default() };
+    dataplane.put_endpoint(7, pod).unwrap();
+    let expect = |dataplane: &Dataplane, wanted: &[&str]| {
+        let found = dataplane.check_endpoint(7, &pod).unwrap();
+        assert_eq!(found.len(), wanted.len(), "{attaching:?}: {found:?}");
+        for (found, wanted) in found.iter().zip(wanted) {
+            assert!(found.contains(wanted), "{attaching:?}: {found}");
+        }
+    };
+    expect(&dataplane, &[]);
+
+    let endpoints = tables::ENDPOINTS.open(pins, Access::ReadWrite).unwrap();
+    let row = endpoints.get(&7).unwrap().unwrap();
+    endpoints.put(&7, &Endpoint { mac: [4; 6], ..row }).unwrap();
+    expect(&dataplane, &["row 7 of map endpoints is another"]);
+    endpoints.put(&7, &Endpoint::default()).unwrap();
+    expect(&dataplane, &["map endpoints has no row 7"]);
+    endpoints.put(&7, &row).unwrap();
+    let by_addr = tables::ENDPOINT_ADDR.open(pins, Access::ReadWrite).unwrap();
+    by_addr.remove(&Addr::v4(pod.v4)).unwrap();
+    by_addr.put(&Addr::v6(pod.v6), &9).unwrap();
+    let by_if = tables::ENDPOINT_IF.open(pins, Access::ReadWrite).unwrap();
+    by_if.remove(&ifindex).unwrap();
+    expect(&dataplane, &["endpoint_addr has no row for 10.0.0.5", "leads to 9, not to 7", "endpoint_if has no row"]);
+    dataplane.put_endpoint(7, pod).unwrap();
+    expect(&dataplane, &[]);
+
+    // Another agent's programs, then none at one of the hooks.
+    let other = open(&options);
+    expect(&dataplane, &["not this agent's osm_from_pod", "not this agent's osm_to_pod"]);
+    expect(&other, &[]);
+    if attaching == Attaching::Auto {
+        fs::remove_file(pins.link(programs::TO_POD.name, ifindex)).unwrap();
+    } else {
+        space::run("tc", "filter del dev pod0 egress");
+    }
+    expect(&other, &["program osm_to_pod is not on its host link"]);
+}
+
+#[test]
 fn a_pinned_flow_table_keeps_its_size() {
     space::enter();
     devices();

@@ -31,8 +31,8 @@ const B: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 6);
 /// Starts that are cut short.
 const KILLS: u32 = 20;
 
-fn options() -> Options {
-    Options { pins: Pins::new(space::root()), flow_memory: 4 << 20, attaching: Attaching::Auto }
+fn options(attaching: Attaching) -> Options {
+    Options { pins: Pins::new(space::root()), flow_memory: 4 << 20, attaching }
 }
 
 fn desired() -> Desired {
@@ -58,7 +58,11 @@ fn endpoint(name: &str, ip: Ipv4Addr) -> Endpoint {
 
 /// What the agent does at start.
 fn start() -> Dataplane {
-    let mut dataplane = Dataplane::open(&options(), OBJECT, &SystemClock).unwrap_or_else(|e| panic!("{e:?}"));
+    start_with(Attaching::Auto)
+}
+
+fn start_with(attaching: Attaching) -> Dataplane {
+    let mut dataplane = Dataplane::open(&options(attaching), OBJECT, &SystemClock).unwrap_or_else(|e| panic!("{e:?}"));
     dataplane.apply(&desired()).unwrap();
     dataplane.put_endpoint(1, endpoint("pod-a", A)).unwrap();
     dataplane.put_endpoint(2, endpoint("pod-b", B)).unwrap();
@@ -150,7 +154,7 @@ fn killed_and_started_again_under_load_nothing_is_lost() {
 
     // What is left is what one agent leaves: a start adopts it and the jump tables of the others are gone.
     drop(start());
-    let tables = std::fs::read_dir(options().pins.folder()).unwrap();
+    let tables = std::fs::read_dir(options(Attaching::Auto).pins.folder()).unwrap();
     let tables = tables.filter(|e| e.as_ref().is_ok_and(|e| e.file_name().to_string_lossy().starts_with("progs-")));
     assert_eq!(tables.count(), 1);
 }
@@ -169,4 +173,48 @@ fn without_its_rows_the_load_notices() {
     thread::sleep(Duration::from_millis(300));
     let counts = load.stop();
     assert!(counts.sent.load(Relaxed) > counts.received.load(Relaxed), "{counts:?}");
+}
+
+/// Programs of ours at the hooks: by links and by filters.
+fn kinds(names: &[&str]) -> (usize, usize) {
+    let (mut links, mut filters) = (0, 0);
+    for name in names {
+        for (direction, word) in [(TcAttachType::Ingress, "ingress"), (TcAttachType::Egress, "egress")] {
+            links += SchedClassifier::query_tcx(space::ifindex(name), direction).unwrap().1.len();
+            filters += space::run("tc", &format!("filter show dev {name} {word}")).matches("handle 0x6f73").count();
+        }
+    }
+    (links, filters)
+}
+
+#[test]
+fn attached_in_the_other_way_and_back_under_load_nothing_is_lost() {
+    space::enter();
+    let (a, b) = (Pod::new("pod-a", A), Pod::new("pod-b", B));
+    drop(start());
+    let load = Load::start(&a, &b);
+    for attaching in [Attaching::Clsact, Attaching::Auto, Attaching::Clsact, Attaching::Clsact, Attaching::Auto] {
+        let running = start_with(attaching);
+        let wanted = if attaching == Attaching::Auto { (4, 0) } else { (0, 4) };
+        let until = Instant::now() + Duration::from_secs(5);
+        // The kernel takes a link away some time after its last reference went.
+        while kinds(&["pod-a", "pod-b"]) != wanted && Instant::now() < until {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(kinds(&["pod-a", "pod-b"]), wanted, "{attaching:?}");
+        assert_eq!(running.check_endpoint(1, &endpoint("pod-a", A)).unwrap(), [""; 0]);
+        thread::sleep(Duration::from_millis(300));
+    }
+    let counts = load.stop();
+    let (sent, received) = (counts.sent.load(Relaxed), counts.received.load(Relaxed));
+    let dropped: Vec<_> =
+        start().snapshot().unwrap().drops.into_iter().filter(|(_, count)| count.packets != 0).collect();
+    assert!(sent > 2000, "too little load to show anything: {sent}");
+    assert_eq!(
+        (sent - received, counts.failed.load(Relaxed)),
+        (0, 0),
+        "of {sent}; {dropped:?}; {}",
+        own_losses(&[&a, &b])
+    );
+    assert!(counts.connected.load(Relaxed) > 50, "{counts:?}");
 }

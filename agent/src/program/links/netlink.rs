@@ -1,14 +1,26 @@
 //! Filters of a clsact qdisc (below 6.6). Found again by a priority and handle of our own; replaced in place.
 
+use std::io;
+
 use aya::{
     programs::{
-        ProgramError, SchedClassifier,
+        Link as _, ProgramError, SchedClassifier,
         tc::{NlOptions, SchedClassifierLink, SchedClassifierLinkId, TcAttach, TcError, TcHandle, qdisc_add_clsact},
     },
     sys::NetlinkError,
 };
 
+use netlink_packet_core::NLM_F_ACK;
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    tc::{TcAttribute, TcFilterBpfOption, TcMessage, TcOption},
+};
+
 use super::{AttachError, Place};
+use crate::netlink::Netlink;
+
+/// Filters of every protocol, linux/if_ether.h.
+const ETH_P_ALL: u16 = 3;
 
 /// Preference of our filters: before those that the kernel numbers itself (from 49152 down), behind those that mean to be first.
 const PRIORITY: u16 = 4000;
@@ -24,8 +36,7 @@ fn link(place: Place) -> Result<SchedClassifierLink, AttachError> {
 pub(super) fn replace(program: &mut SchedClassifier, place: Place) -> Result<bool, AttachError> {
     match program.attach_to_link(link(place)?) {
         Ok(id) => forget(program, place, id).map(|()| true),
-        // ENOENT: no filter; EINVAL: no clsact qdisc; ENODEV: no device.
-        Err(error) if matches!(code(&error), Some(libc::ENOENT | libc::EINVAL | libc::ENODEV)) => Ok(false),
+        Err(error) if code(&error).is_some_and(is_none) => Ok(false),
         Err(error) => Err(place.failed("replacing", error)),
     }
 }
@@ -48,9 +59,49 @@ pub(super) fn attach(program: &mut SchedClassifier, place: Place) -> Result<(), 
 
 /// Removes our filter.
 pub(super) fn detach(place: Place) -> Result<(), AttachError> {
-    // aya detaches on drop and says nothing: a filter that is not there is what we want.
-    drop(link(place)?);
-    Ok(())
+    match link(place)?.detach() {
+        Err(error) if !code(&error).is_some_and(is_none) => Err(place.failed("detaching", error)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether an answer says that there is no such filter: ENOENT, or no clsact qdisc (EINVAL), no device (ENODEV), no filters at all in this
+/// kernel (EOPNOTSUPP).
+fn is_none(code: i32) -> bool {
+    [libc::ENOENT, libc::EINVAL, libc::ENODEV, libc::EOPNOTSUPP].contains(&code)
+}
+
+/// Number of the program that our filter runs; `None` where there is no such filter.
+pub(super) fn runs(place: Place) -> Result<Option<u32>, AttachError> {
+    let failed = |e: anyhow::Error| place.failed("looking at the filter of", e);
+    let mut message = TcMessage::default();
+    message.header.index = place.ifindex.cast_signed();
+    message.header.parent = u32::from(TcHandle::from(place.direction())).into();
+    message.header.handle = u32::from(HANDLE).into();
+    message.header.info = u32::from(PRIORITY) << 16 | u32::from(ETH_P_ALL.to_be());
+    let mut netlink = Netlink::open().map_err(failed)?;
+    netlink.send(RouteNetlinkMessage::GetTrafficFilter(message), NLM_F_ACK).map_err(failed)?;
+    let mut program = None;
+    let answer = netlink.answers(|_, message| {
+        if let RouteNetlinkMessage::NewTrafficFilter(filter) = message {
+            program = program.or(id(&filter));
+        }
+    });
+    match answer {
+        Err(error) if !is_none(error) => Err(failed(io::Error::from_raw_os_error(error).into())),
+        _ => Ok(program),
+    }
+}
+
+fn id(filter: &TcMessage) -> Option<u32> {
+    let options = filter.attributes.iter().filter_map(|attribute| match attribute {
+        TcAttribute::Options(options) => Some(options),
+        _ => None,
+    });
+    options.flatten().find_map(|option| match option {
+        TcOption::Bpf(TcFilterBpfOption::ProgId(id)) => Some(*id),
+        _ => None,
+    })
 }
 
 /// Keeps the filter when the program's handle goes.

@@ -11,11 +11,11 @@ use osmia_maps::sys::pinned_link_info;
 
 use super::{AttachError, Place, remove};
 
-/// Whether the pinned link still has its device.
-pub(super) fn alive(place: Place, pin: &Path) -> Result<bool, AttachError> {
+/// Number of the program that the pinned link runs; `None` where there is no such pin, or its link has no device any more.
+pub(super) fn runs(place: Place, pin: &Path) -> Result<Option<u32>, AttachError> {
     match pinned_link_info(pin) {
-        Ok(info) => Ok(info.ifindex == place.ifindex),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Ok(info) => Ok((info.ifindex == place.ifindex).then_some(info.program)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(place.failed("looking at the link of", error)),
     }
 }
