@@ -145,6 +145,11 @@ impl Attachments {
         self.gate.read().await
     }
 
+    /// Ifindex of an attachment's host link. That it cannot be asked for says nothing about the link.
+    fn link_of(&self, host_link: &str) -> Result<Option<u32>, Failure> {
+        self.outside().links.index_of(host_link).map_err(|error| failure::unseen(&error))
+    }
+
     /// Compacts the journal when most of its lines are history.
     async fn compact_if_long(&self) {
         self.compact_if(|| self.is_long()).await;

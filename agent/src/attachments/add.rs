@@ -58,6 +58,7 @@ impl Attachments {
     pub async fn reserve(&self, session: u64, wish: Wish, netns_id: (u64, u64)) -> Result<Assignment, Failure> {
         let host_link = host_link_name(&wish.key);
         let _turn = self.locks.lock(&host_link).await;
+        let link = self.link_of(&host_link)?;
         let stale = {
             let state = self.state();
             if state.tombstones.get(&host_link).is_some_and(|tombstone| tombstone.started_ns >= wish.started_ns) {
@@ -68,10 +69,7 @@ impl Attachments {
                 Some(record) => match record.ifindex() {
                     None => return Err(failure::busy(record)),
                     // The same namespace with a living link: an ADD without DEL. Anything else is what is left of an earlier container.
-                    Some(ifindex)
-                        if self.outside().links.index_of(&host_link) == Some(ifindex)
-                            && (record.netns_id == netns_id || record.key.is_none()) =>
-                    {
+                    Some(ifindex) if link == Some(ifindex) && (record.netns_id == netns_id || record.key.is_none()) => {
                         return Err(failure::exists(record));
                     }
                     Some(_) => true,
@@ -82,12 +80,9 @@ impl Attachments {
             tracing::info!(attachment = %wish.key, "an ADD replaces what is left of an earlier one");
             self.remove_locked(&host_link, None).await?;
         }
-        {
-            let outside = self.outside();
-            if let Some(ifindex) = outside.links.index_of(&host_link) {
-                tracing::info!(attachment = %wish.key, ifindex, "removing a link that an earlier ADD left");
-                outside.links.delete(ifindex).map_err(|e| failure::dataplane("removing an old link", &e))?;
-            }
+        if let Some(ifindex) = link {
+            tracing::info!(attachment = %wish.key, ifindex, "removing a link that an earlier ADD left");
+            self.outside().links.delete(ifindex).map_err(|e| failure::dataplane("removing an old link", &e))?;
         }
         let _gate = self.enter().await;
         let record = self.take(session, wish, netns_id, host_link)?;
@@ -178,13 +173,15 @@ impl Attachments {
         record.pod_mac = pod_mac;
         record.phase = Phase::Added { ifindex };
         {
-            let mut outside = self.outside();
-            if outside.links.index_of(&record.host_link) != Some(ifindex) {
+            if self.link_of(&record.host_link)? != Some(ifindex) {
                 let text = format!("the plugin's link {ifindex} is not {}", record.host_link);
                 return Err(Failure::new(code::TRY_LATER, text));
             }
             let endpoint = record.endpoint(ifindex);
-            outside.endpoints.put(record.slot, endpoint).map_err(|e| failure::dataplane("attaching the pod", &e))?;
+            self.outside()
+                .endpoints
+                .put(record.slot, endpoint)
+                .map_err(|e| failure::dataplane("attaching the pod", &e))?;
         }
         self.write(&Line::Commit { host_link: record.host_link.clone(), ifindex, pod_mac })
     }

@@ -19,11 +19,10 @@ impl Attachments {
         let Some(ifindex) = record.ifindex() else {
             return Err(failure::differs(format!("the ADD of {key} is not complete")));
         };
-        let outside = self.outside();
-        if outside.links.index_of(&host_link) != Some(ifindex) {
+        if self.link_of(&host_link)? != Some(ifindex) {
             return Err(failure::differs(format!("{key}: host link {host_link} (ifindex {ifindex}) is gone")));
         }
-        match outside.endpoints.check(record.slot, &record.endpoint(ifindex)) {
+        match self.outside().endpoints.check(record.slot, &record.endpoint(ifindex)) {
             Ok(()) => Ok(record.assignment()),
             Err(error) => Err(failure::differs(format!("{key}: {error:#}"))),
         }

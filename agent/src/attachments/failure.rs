@@ -33,6 +33,10 @@ pub(super) fn dataplane(what: &str, error: &anyhow::Error) -> Failure {
     Failure::new(DATAPLANE, format!("{what}: {error:#}"))
 }
 
+pub(super) fn unseen(error: &anyhow::Error) -> Failure {
+    Failure::new(code::TRY_LATER, format!("{error:#}"))
+}
+
 pub(super) fn exists(record: &Record) -> Failure {
     let text =
         format!("{} exists already with {}: DEL comes before another ADD", record.name(), list(&record.addresses));

@@ -30,6 +30,7 @@ pub(crate) struct Inner {
     pub(crate) links: BTreeMap<u32, String>,
     pub(crate) retired: Vec<u32>,
     pub(crate) refuse_rows: bool,
+    pub(crate) refuse_looks: bool,
     pub(crate) next_ifindex: u32,
 }
 
@@ -85,8 +86,12 @@ impl Links for Kernel {
         Ok(self.get().links.clone())
     }
 
-    fn index_of(&self, name: &str) -> Option<u32> {
-        self.get().links.iter().find(|(_, link)| *link == name).map(|(ifindex, _)| *ifindex)
+    fn index_of(&self, name: &str) -> Result<Option<u32>> {
+        let inner = self.get();
+        if inner.refuse_looks {
+            bail!("too many open files");
+        }
+        Ok(inner.links.iter().find(|(_, link)| *link == name).map(|(ifindex, _)| *ifindex))
     }
 
     fn retire(&self, ifindex: u32) {

@@ -67,8 +67,13 @@ impl Attachments {
                 let _turn = self.locks.lock(host_link).await;
                 let Some(record) = self.state().records.get(host_link).cloned() else { return false };
                 // Since it was listed an ADD may have replaced it.
-                if self.outside().links.index_of(host_link).is_some() {
-                    return false;
+                match self.link_of(host_link) {
+                    Ok(None) => {}
+                    Ok(Some(_)) => return false,
+                    Err(error) => {
+                        tracing::error!(attachment = %record.name(), %error, "cannot tell whether its link is gone");
+                        return false;
+                    }
                 }
                 if self.namespace_lives(&record) {
                     tracing::error!(attachment = %record.name(), "somebody removed its link: this pod has no network until it is made anew");
@@ -88,7 +93,8 @@ impl Attachments {
                 let _turn = self.locks.lock(name).await;
                 let known = self.state().known_links().contains(name.as_str());
                 let outside = self.outside();
-                if known || outside.links.index_of(name) != Some(*ifindex) {
+                // Where it cannot be asked for, the next round looks again.
+                if known || outside.links.index_of(name).ok().flatten() != Some(*ifindex) {
                     return false;
                 }
                 tracing::warn!(link = name, ifindex, "a link of ours that no attachment owns: removed");

@@ -40,8 +40,11 @@ pub trait Links: Send {
     /// netlink.
     fn list(&self) -> Result<BTreeMap<u32, String>>;
 
-    /// Ifindex of a name.
-    fn index_of(&self, name: &str) -> Option<u32>;
+    /// Ifindex of a name; `None` if there is no such link.
+    ///
+    /// # Errors
+    /// The kernel could not be asked, which says nothing about the link.
+    fn index_of(&self, name: &str) -> Result<Option<u32>>;
 
     /// Deletes soon, together with others.
     fn retire(&self, ifindex: u32);

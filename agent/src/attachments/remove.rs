@@ -44,10 +44,9 @@ impl Attachments {
             self.remove_locked(&host_link, Some(tombstone)).await?;
             tracing::info!(attachment = %key, "removed");
         } else {
-            let outside = self.outside();
-            if let Some(ifindex) = outside.links.index_of(&host_link) {
+            if let Some(ifindex) = self.link_of(&host_link)? {
                 tracing::info!(attachment = %key, ifindex, "removing a link that no record knows");
-                outside.links.retire(ifindex);
+                self.outside().links.retire(ifindex);
             }
         }
         self.compact_if_long().await;
@@ -84,12 +83,16 @@ impl Attachments {
     /// Rows, then journal, then everything that can wait. The caller holds the attachment's turn.
     pub(super) async fn remove_locked(&self, host_link: &str, tombstone: Option<Tombstone>) -> Result<(), Failure> {
         let Some(record) = self.state().records.get(host_link).cloned() else { return Ok(()) };
+        // By name: the recorded ifindex may be another device's since the namespace went. Before anything is changed: a link that cannot
+        // be seen now would be nobody's later.
+        let link = self.link_of(host_link)?;
         self.outside()
             .endpoints
             .remove(record.slot)
             .map_err(|e| failure::dataplane("removing the endpoint's rows", &e))?;
-        let until = self.clock.boot() + LINK_GOES + self.limits.address_rest;
-        let rest = record.addresses.iter().map(|ip| (*ip, until)).collect();
+        // What no ADD ever gave to a pod nobody has talked to: only a completed one's addresses rest.
+        let until = record.ifindex().map(|_| self.clock.boot() + LINK_GOES + self.limits.address_rest);
+        let rest = until.iter().flat_map(|until| record.addresses.iter().map(|ip| (*ip, *until))).collect();
         let _gate = self.enter().await;
         // A record whose key was lost is in no journal.
         if record.key.is_some() || tombstone.is_some() {
@@ -97,8 +100,7 @@ impl Attachments {
         }
         {
             let mut outside = self.outside();
-            // By name: the recorded ifindex may be another device's since the namespace went.
-            if let Some(ifindex) = outside.links.index_of(host_link) {
+            if let Some(ifindex) = link {
                 outside.links.retire(ifindex);
             }
             if let Some(publisher) = &mut outside.publisher {
@@ -109,7 +111,7 @@ impl Attachments {
         if let Some(tombstone) = tombstone {
             state.tombstones.insert(host_link.to_owned(), tombstone);
         }
-        state.remove(host_link, Some(until));
+        state.remove(host_link, until);
         Ok(())
     }
 }

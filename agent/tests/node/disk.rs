@@ -58,8 +58,8 @@ impl Links for Kernel {
         Ok(self.0.lock().unwrap().links.clone())
     }
 
-    fn index_of(&self, name: &str) -> Option<u32> {
-        self.0.lock().unwrap().links.iter().find(|(_, link)| *link == name).map(|(ifindex, _)| *ifindex)
+    fn index_of(&self, name: &str) -> anyhow::Result<Option<u32>> {
+        Ok(self.0.lock().unwrap().links.iter().find(|(_, link)| *link == name).map(|(ifindex, _)| *ifindex))
     }
 
     fn retire(&self, ifindex: u32) {
