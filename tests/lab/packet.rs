@@ -188,7 +188,8 @@ fn wide(address: IpAddr) -> Ipv6Addr {
 }
 
 /// RFC 1071 over the parts in a row; only the last may be of odd length.
-pub(crate) fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+#[must_use]
+pub fn checksum(parts: &[&[u8]]) -> [u8; 2] {
     let words = parts.iter().flat_map(|p| p.chunks(2));
     let mut sum: u32 = words.map(|w| u32::from(u16::from_be_bytes([w[0], w.get(1).copied().unwrap_or(0)]))).sum();
     while sum > 0xffff {

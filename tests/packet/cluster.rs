@@ -147,6 +147,16 @@ route add default via fd02::fe
         Ok((outcome.return_value, out))
     }
 
+    /// Results of programs on frames, one after the other.
+    pub(crate) fn verdicts(&self, runs: &[(programs::Attached, &[u8])]) -> Result<Vec<u32>> {
+        let run = |(program, frame): &(programs::Attached, &[u8])| {
+            let program: &SchedClassifier = self.ebpf.program(program.name).context(program.name)?.try_into()?;
+            let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() };
+            Ok(program.test_run(options)?.return_value)
+        };
+        self.space.run(|| runs.iter().map(run).collect())?
+    }
+
     /// Packets dropped for a reason.
     pub(crate) fn dropped(&self, reason: DropReason) -> Result<u64> {
         let map = self.ebpf.map(maps::DROPS).context("map drops")?;

@@ -9,6 +9,7 @@
 mod cluster;
 mod first;
 mod golden;
+mod headers;
 mod hurt;
 mod known;
 mod object;
