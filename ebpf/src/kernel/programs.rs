@@ -38,14 +38,22 @@ macro_rules! fast {
 /// A program of the jump table.
 macro_rules! stage {
     ($name:ident, $stage:ident) => {
+        stage!($name, $stage, |ctx, packet, scratch, verdict, now| finish::stage(ctx, packet, scratch, verdict, now));
+    };
+    // One that notes nothing of its packet for a drop row.
+    ($name:ident, $stage:ident, unnoted) => {
+        stage!($name, $stage, |ctx, packet, scratch, verdict, now| finish::fast(ctx, packet, verdict, now));
+    };
+    ($name:ident, $stage:ident, |$ctx:ident, $packet:ident, $scratch:ident, $verdict:ident, $now:ident| $end:expr) => {
         #[classifier]
         fn $name(ctx: TcContext) -> i32 {
-            let Some(scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) else { return SHOT };
+            let Some($scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) else { return SHOT };
             let Some(config) = Maps.config() else { return SHOT };
-            let packet = &mut Skb::new(&ctx);
-            let now = now();
-            let verdict = stage::run(Stage::$stage, &mut *packet, &Maps, config, &mut *scratch, now);
-            finish::stage(&ctx, packet, scratch, verdict, now)
+            let $ctx = &ctx;
+            let $packet = &mut Skb::new($ctx);
+            let $now = now();
+            let $verdict = stage::run(Stage::$stage, &mut *$packet, &Maps, config, &mut *$scratch, $now);
+            $end
         }
     };
 }
@@ -74,8 +82,8 @@ stage!(osm_out4, Out4);
 stage!(osm_out6, Out6);
 stage!(osm_door4, Door4);
 stage!(osm_door6, Door6);
-stage!(osm_inner4, Inner4);
-stage!(osm_inner6, Inner6);
+stage!(osm_inner4, Inner4, unnoted);
+stage!(osm_inner6, Inner6, unnoted);
 stage!(osm_entry4, Entry4);
 stage!(osm_entry6, Entry6);
 /// A stage that says for a debugging session what it denied: `AYA_LOG_LEVEL` is 0 unless the agent is told otherwise, and then the verifier

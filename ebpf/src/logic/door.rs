@@ -4,7 +4,7 @@
 //! packet at `osmia0`, so that nobody else's mark can claim it.
 
 use super::arrival::Via;
-use super::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
+use super::packet::{ETH_IPV4, ETH_IPV6};
 use super::pod::ether_type;
 use super::slow::{Foreign, Run, Slow};
 use super::{Origin, Packet, Stage, Tables, Verdict, fast, forward};
@@ -43,7 +43,7 @@ pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdi
 pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     let socket = run.packet.mark() & run.config.mark != 0;
     let via = Via::door(if socket { Origin::NodeSocket } else { Origin::Forwarded });
-    match K::parse(run.packet, ETH_LEN) {
+    match run.headers::<K>() {
         // What the node's stack says to a link of its own (listener reports and the like) is no traffic of pods.
         Ok(parsed) if is_group(&parsed.key) => Verdict::CONSUMED,
         Ok(parsed) => run.flow(&parsed, &via, Foreign::Plain),

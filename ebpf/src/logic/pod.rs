@@ -4,12 +4,12 @@
 //! is no drop. Nothing else leaves the link for it.
 
 use super::arrival::Via;
-use super::packet::{ETH_ARP, ETH_IPV4, ETH_IPV6, ETH_LEN};
-use super::parse::{ICMPV6, Parse, Parsed, UDP};
+use super::packet::{ETH_ARP, ETH_IPV4, ETH_IPV6};
+use super::parse::{ICMPV6, Parsed, UDP};
 use super::slow::{Foreign, Run};
 use super::{Packet, Stage, Tables, Verdict, answer, fast, neighbour};
 use crate::layout::endpoint::E_SLOW_PATH;
-use crate::layout::{DropReason, FlowKey4, FlowKey6, Stat};
+use crate::layout::{DropKey, DropReason, FlowKey4, FlowKey6, Stat};
 
 /// IGMP.
 const IGMP: u8 = 2;
@@ -42,12 +42,13 @@ pub fn ether_type<P: Packet>(packet: &P) -> u16 {
 /// Slow program of the ingress hook: IPv4, and what is no IP.
 #[inline(always)]
 pub fn slow4<P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
-    if run.packet.vlan() {
-        return Verdict::drop(DropReason::EtherType);
+    let ethertype = if run.packet.vlan() { 0 } else { ether_type(run.packet) };
+    if ethertype != ETH_IPV4 {
+        run.scratch.drop = DropKey { ifindex: run.packet.ifindex(), ..DropKey::default() };
     }
-    match ether_type(run.packet) {
+    match ethertype {
         ETH_ARP => neighbour::arp(run.packet, run.tables, run.config),
-        ETH_IPV4 => match FlowKey4::parse(run.packet, ETH_LEN) {
+        ETH_IPV4 => match run.headers::<FlowKey4>() {
             Err(reason) => Verdict::drop(reason),
             Ok(parsed) => match own_link4(run, &parsed) {
                 Some(verdict) => verdict,
@@ -61,7 +62,7 @@ pub fn slow4<P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
 /// Slow program of the ingress hook: IPv6.
 #[inline(always)]
 pub fn slow6<P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
-    match FlowKey6::parse(run.packet, ETH_LEN) {
+    match run.headers::<FlowKey6>() {
         Err(reason) => Verdict::drop(reason),
         Ok(parsed) => match own_link6(run, &parsed) {
             Some(verdict) => verdict,

@@ -13,6 +13,7 @@ mod related;
 
 use super::arrival::Via;
 use super::flow::decide::{End, Question};
+use super::packet::ETH_LEN;
 use super::parse::{Parse, Parsed, Part};
 use super::route::Way;
 use super::stage::Stage;
@@ -201,10 +202,21 @@ pub struct Run<'a, P, T> {
 }
 
 impl<P: Packet, T: Tables> Run<'_, P, T> {
+    /// The packet's headers, noted for its drop row as far as they can be read. What the packet before has left there goes first.
+    ///
+    /// # Errors
+    /// The reason to drop it.
+    #[inline(always)]
+    pub(super) fn headers<K: Slow>(&mut self) -> Result<Parsed<K>, DropReason> {
+        self.scratch.drop = DropKey { ifindex: self.packet.ifindex(), ..DropKey::default() };
+        let parsed = K::parse(self.packet, ETH_LEN)?;
+        self.note(&parsed);
+        Ok(parsed)
+    }
+
     /// On with a packet that belongs to a flow, or opens one.
     #[inline(always)]
     pub(super) fn flow<K: Slow>(&mut self, parsed: &Parsed<K>, via: &Via, foreign: Foreign) -> Verdict {
-        self.note(parsed);
         self.scratch.via = *via;
         self.scratch.foreign = foreign as u32;
         self.scratch.rewritten = 0;
@@ -231,7 +243,6 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     fn note<K: Slow>(&mut self, parsed: &Parsed<K>) {
         let key = &parsed.key;
         let drop = &mut self.scratch.drop;
-        *drop = DropKey { ifindex: self.packet.ifindex(), ..DropKey::default() };
         drop.src = key.src();
         drop.dst = key.dst();
         drop.sport = key.sport();

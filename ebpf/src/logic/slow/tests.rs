@@ -1,7 +1,7 @@
 use crate::layout::endpoint::{E_PRESENT, E_READY};
 use crate::layout::flow::{F_OPENER, F_REPLIED, HOOK_DOOR, HOOK_TUNNEL, HOOK_UPLINK, T_ESTABLISHED, T_RST};
 use crate::layout::node::{N_PRESENT, N_TUNNEL};
-use crate::layout::{Addr, DropReason, Endpoint, FlowEntry, FlowKey4, Node, Stat};
+use crate::layout::{Addr, DropKey, DropReason, Endpoint, FlowEntry, FlowKey4, Node, Stat};
 use crate::logic::packet::Fib;
 use crate::logic::parse::{ACK, FIN, RST, SYN};
 use crate::logic::tables::{Entry, Insert, Table, Tables};
@@ -296,6 +296,30 @@ fn the_drop_row_says_who_and_why() {
     assert_eq!(verdict, Verdict::drop(DropReason::SourceGuard));
     assert_eq!((scratch.drop.src, scratch.drop.dst), (Addr::v4(OUTSIDE), Addr::v4(B)));
     assert_eq!((scratch.drop.dport, scratch.drop.proto, scratch.drop.ifindex), (80_u16.to_be_bytes(), 6, LINK_A));
+}
+
+#[test]
+fn the_drop_row_is_of_the_packet_itself() {
+    let tables = node();
+    let mut scratch = Scratch::default();
+    let mut row_of = |packet: &mut FakePacket| {
+        // Somebody else's packet comes first on this CPU.
+        let mut other = tcp(OUTSIDE, B, (1000, 80), SYN, b"", LINK_B);
+        drive_with(Hook::FromPod, &mut other, &tables, &mut scratch, START);
+        let verdict = drive_with(Hook::FromPod, packet, &tables, &mut scratch, START);
+        (verdict, scratch.drop)
+    };
+    let (verdict, row) = row_of(&mut udp(A, [224, 0, 0, 5], (1, 2), LINK_A));
+    assert_eq!(verdict, Verdict::drop(DropReason::Multicast));
+    assert_eq!((row.src, row.dst, row.ifindex), (Addr::v4(A), Addr::v4([224, 0, 0, 5]), LINK_A));
+
+    let unread = DropKey { ifindex: LINK_A, ..DropKey::default() };
+    let mut no_version = udp(A, B, (1, 2), LINK_A);
+    no_version.bytes[14] = 0x05;
+    assert_eq!(row_of(&mut no_version), (Verdict::drop(DropReason::Malformed), unread));
+    let mut novell = udp(A, B, (1, 2), LINK_A);
+    novell.bytes[12..14].copy_from_slice(&[0x81, 0x37]);
+    assert_eq!(row_of(&mut novell), (Verdict::drop(DropReason::EtherType), unread));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::super::arrival::Via;
 use super::super::flow::life;
-use super::super::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
+use super::super::packet::{ETH_IPV4, ETH_IPV6};
 use super::super::parse::{ICMPV6, Parsed, Part, SCTP, UDP};
 use super::super::pod::ether_type;
 use super::super::route;
@@ -132,7 +132,7 @@ pub fn inner<K: Quick, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict
 #[inline(always)]
 pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     // What can not be parsed is the stack's to judge: it would never have reached a pod.
-    let Ok(parsed) = K::parse(run.packet, ETH_LEN) else { return Verdict::NEXT };
+    let Ok(parsed) = run.headers::<K>() else { return Verdict::NEXT };
     let foreign = match route::place(run.tables, &parsed.key.dst()).kind {
         Some(RouteKind::LocalBlock) if is_of_a_link(&parsed) => return Verdict::drop(DropReason::LinkLocal),
         Some(RouteKind::LocalBlock) => Foreign::Dropped,
@@ -174,7 +174,7 @@ fn is_tunnel_to_another_address<K: Slow>(config: &Config, parsed: &Parsed<K>) ->
 #[inline(always)]
 pub fn slow_tunnel<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
     let via = Via::tunnel(run.scratch.outer);
-    match K::parse(run.packet, ETH_LEN) {
+    match run.headers::<K>() {
         Ok(parsed) if is_of_a_link(&parsed) => Verdict::drop(DropReason::LinkLocal),
         Ok(parsed) => run.flow(&parsed, &via, Foreign::Dropped),
         Err(reason) => Verdict::drop(reason),

@@ -62,7 +62,7 @@ fn leaves<K: Quick, P: Packet, T: Tables>(
 /// Slow program of an uplink's egress: only pods' packets come here.
 #[inline(always)]
 pub fn slow_out<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
-    match K::parse(run.packet, ETH_LEN) {
+    match run.headers::<K>() {
         Ok(parsed) => run.flow(&parsed, &Via::out(run.packet.ifindex()), Foreign::Plain),
         Err(reason) => Verdict::drop(reason),
     }
