@@ -224,6 +224,10 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use clap::CommandFactory as _;
+
     use super::*;
 
     fn args(more: &[&str]) -> Result<Args, clap::Error> {
@@ -239,6 +243,26 @@ mod tests {
             ((61000, 65535), Encap::Auto, 64 << 20)
         );
         assert!(Args::try_parse_from(["osmia-agent"]).unwrap_err().to_string().contains("--source"));
+    }
+
+    /// Each flag has a line `| \`--flag VALUE\` | \`default\` |` on its page, and no other flag has one.
+    #[test]
+    fn the_page_has_every_flag_and_its_default() {
+        let page = include_str!("../../docs/configuration.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `--")?.split_once("` | "));
+        let told: BTreeMap<&str, &str> = rows.map(|(flag, rest)| (flag, rest.split(" |").next().unwrap())).collect();
+        let mut flags = BTreeSet::new();
+        for arg in Args::command().get_arguments().filter(|arg| !matches!(arg.get_id().as_str(), "help" | "version")) {
+            let takes = arg.get_action().takes_values();
+            let value = if takes { format!(" {}", arg.get_value_names().unwrap().join(" ")) } else { String::new() };
+            let flag = format!("{}{value}", arg.get_long().unwrap());
+            let default = arg.get_default_values().iter().map(|value| value.to_str().unwrap()).next();
+            if let (Some(default), true) = (default, takes) {
+                assert_eq!(told.get(flag.as_str()), Some(&format!("`{default}`").as_str()), "default of --{flag}");
+            }
+            flags.insert(flag);
+        }
+        assert_eq!(told.into_keys().collect::<Vec<_>>(), flags.iter().collect::<Vec<_>>());
     }
 
     #[test]

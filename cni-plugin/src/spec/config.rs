@@ -180,6 +180,19 @@ mod tests {
         assert_eq!(config.state, PathBuf::from("/var/lib/osmia"));
     }
 
+    /// The section of the plugin on its page has a line for each key, and for no other.
+    #[test]
+    fn the_page_has_every_key() {
+        let page = include_str!("../../../docs/configuration.md");
+        let section = page.split("\n## ").find(|section| section.starts_with("osmia-cni\n")).unwrap();
+        let mut told: Vec<_> =
+            section.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0)).collect();
+        told.sort_unstable();
+        let mut known = KNOWN;
+        known.sort_unstable();
+        assert_eq!(told, known);
+    }
+
     /// C10, C11, C13, C15.
     #[test]
     fn unknown_keys_only_warn_and_reserved_ones_not_even_that() {
