@@ -126,6 +126,39 @@ fn rows_and_programs_that_are_not_wanted_any_more_go() {
     assert!(pinned_links(&options.pins).iter().any(|n| n.starts_with("osm_to_door-")));
 }
 
+/// A link's pin that can not be opened stands for a device that refuses: the others get their programs, and flows learn of the new rows.
+#[test]
+fn a_device_that_refuses_its_program_holds_neither_the_others_nor_the_generation_back() {
+    space::enter();
+    devices();
+    space::ip("link add aa0 type veth peer name aa1");
+    let options = options();
+    let pins = &options.pins;
+    let mut dataplane = open(&options);
+    let first = dataplane.apply(&desired()).unwrap();
+
+    let mut more = desired();
+    let (refusing, last) = (space::ifindex("aa0"), space::ifindex("aa1"));
+    more.uplinks.extend([refusing, last].map(|ifindex| (ifindex, Uplink { mtu: 1500, ..Uplink::default() })));
+    more.routes.insert(route(3), Route { kind: 3, zero: 0, node: 1 });
+    let pin = pins.link(programs::FROM_UPLINK.name, refusing);
+    fs::create_dir(&pin).unwrap();
+    let error = dataplane.apply(&more).unwrap_err();
+    assert!(error.to_string().contains(&refusing.to_string()), "{error}");
+    let generation = tables::EPOCHS.open(pins, Access::ReadOnly).unwrap().get(&0).unwrap().unwrap();
+    assert!(generation > first.generation, "flows go on by the old rows");
+    assert_eq!(tables::ROUTES.open(pins, Access::ReadOnly).unwrap().dump().unwrap(), more.routes);
+    for (program, ifindex) in
+        [(programs::TO_UPLINK, refusing), (programs::FROM_UPLINK, last), (programs::TO_UPLINK, last)]
+    {
+        assert_eq!(pinned_link_info(&pins.link(program.name, ifindex)).unwrap().ifindex, ifindex, "{}", program.name);
+    }
+
+    fs::remove_dir(&pin).unwrap();
+    dataplane.apply(&more).unwrap();
+    assert_eq!(pinned_link_info(&pin).unwrap().ifindex, refusing);
+}
+
 #[test]
 fn more_rows_than_a_map_takes_change_nothing() {
     space::enter();

@@ -9,6 +9,7 @@ use crate::logic::testing::{FakePacket, FakeTables, build, drive, drive_with, po
 use crate::logic::{FlowKey, Hook, Scratch, Verdict};
 
 mod outside;
+mod slots;
 
 const A: [u8; 4] = [10, 0, 1, 2];
 const B: [u8; 4] = [10, 0, 1, 3];

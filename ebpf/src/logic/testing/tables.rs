@@ -19,6 +19,8 @@ pub(crate) struct FakeTables {
     pub(crate) config: Config,
     pub(crate) epochs: RefCell<BTreeMap<u32, u32>>,
     pub(crate) endpoints: BTreeMap<u32, Endpoint>,
+    /// Rows by address that lag behind the endpoints: their slot has got another pod since.
+    pub(crate) stale_addresses: BTreeMap<Addr, u32>,
     /// Prefix bits (mapped form), address, what lies there.
     pub(crate) routes: Vec<(u32, Addr, Route)>,
     pub(crate) nodes: BTreeMap<u16, Node>,
@@ -155,6 +157,9 @@ impl Tables for FakeTables {
     }
 
     fn slot_by_addr(&self, addr: &Addr) -> Option<u32> {
+        if let Some(slot) = self.stale_addresses.get(addr) {
+            return Some(*slot);
+        }
         let is = |e: &Endpoint| Addr::v4(e.v4) == *addr || Addr::v6(e.v6) == *addr;
         self.endpoints.iter().find(|(_, e)| is(e)).map(|(slot, _)| *slot)
     }
