@@ -60,6 +60,7 @@ impl Publisher {
         for file in self.own_files().difference(&wanted) {
             self.change(file.clone(), None);
         }
+        self.remove_unfinished();
     }
 
     /// Tries again what failed. Says how much still fails.
@@ -92,9 +93,25 @@ impl Publisher {
             return Ok(());
         }
         fs::create_dir_all(&self.dir)?;
-        let new = self.dir.join(format!(".{file}.new"));
+        let new = self.dir.join(self.unfinished(file));
         fs::write(&new, text)?;
         fs::rename(&new, &path)
+    }
+
+    /// What a file is called until it is whole. Names this node, so that nobody takes another's for its own.
+    fn unfinished(&self, file: &str) -> String {
+        format!(".{file}.{}.new", self.node)
+    }
+
+    /// Removes what an agent that was killed left half written.
+    fn remove_unfinished(&mut self) {
+        let names = fs::read_dir(&self.dir).into_iter().flatten();
+        for name in names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+            let of_node = name.strip_suffix(".new").and_then(|name| name.rsplit_once(".yaml."));
+            if name.starts_with('.') && of_node.is_some_and(|(_, node)| node == self.node) {
+                self.change(name, None);
+            }
+        }
     }
 
     /// Files in the folder that speak of pods on this node.
@@ -222,8 +239,12 @@ mod tests {
         first.put(&record("c2", "stays"));
         fs::write(dir.path().join("status/by-hand.yaml"), "kind: Pod\nmetadata: {name: x}\nspec: {nodeName: node-a}\n")
             .unwrap();
+        // An agent of each node was killed while it wrote.
+        for node in ["node-a", "node-b"] {
+            fs::write(dir.path().join(format!("status/.ns.late.yaml.{node}.new")), "api").unwrap();
+        }
         Publisher::new(dir.path(), "node-a").replace([&record("c2", "stays")].into_iter());
-        assert_eq!(files(&dir), ["by-hand.yaml", "ns.other.yaml", "ns.stays.yaml"]);
+        assert_eq!(files(&dir), [".ns.late.yaml.node-b.new", "by-hand.yaml", "ns.other.yaml", "ns.stays.yaml"]);
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl LockedQueue {
         }
         let new = self.folder.join(format!(".{name}.{}", std::process::id()));
         self.write(entry, &new, &file).inspect_err(|_| {
-            // Already failing: a leftover that cannot be removed either is ignored by every reader, its name has no suffix.
+            // Already failing: a leftover that cannot be removed either goes with the next drain, as one of a killed plugin does.
             let _ = fs::remove_file(&new);
         })
     }
@@ -185,6 +185,20 @@ impl LockedQueue {
             serde_json::from_slice(&bytes).map_err(|e| e.to_string())
         };
         Ok(self.files()?.into_iter().map(|file| Found { entry: read(&file), file }).collect())
+    }
+
+    /// Removes what killed plugins left half written. Under the exclusive lock alone: under a shared one others are still writing.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or the file system refused.
+    pub fn remove_unfinished(&self) -> Result<(), QueueError> {
+        for item in fs::read_dir(&self.folder).map_err(io_error("reading", &self.folder))? {
+            let item = item.map_err(io_error("reading", &self.folder))?;
+            if item.file_name().as_encoded_bytes().starts_with(b".") {
+                fs::remove_file(item.path()).map_err(io_error("removing", &item.path()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes an entry that is done. One that is gone already is fine.
@@ -279,5 +293,10 @@ mod tests {
         fs::write(folder.0.join("queue/.osm1.4711"), b"torn").unwrap();
         let found = locked.entries().unwrap();
         assert_eq!(found.iter().map(|f| f.entry.is_ok()).collect::<Vec<_>>(), [false, true]);
+        drop(locked);
+        let locked = Queue::in_state(&folder.0).lock_exclusive(soon()).unwrap();
+        locked.remove_unfinished().unwrap();
+        assert_eq!(locked.entries().unwrap().len(), 2);
+        assert!(!folder.0.join("queue/.osm1.4711").exists() && folder.0.join("queue/lock").exists());
     }
 }

@@ -206,7 +206,10 @@ impl Attachments {
     /// The queue cannot be locked or read.
     pub async fn drain(&self, state_folder: &Path) -> Result<LockedQueue> {
         let queue = Queue::in_state(state_folder);
-        let locked = queue.lock_exclusive(Instant::now() + QUEUE_LOCK).context("cannot drain the queue of DELs")?;
+        // Waits on a thread of its own: probes are answered meanwhile.
+        let lock = tokio::task::spawn_blocking(move || queue.lock_exclusive(Instant::now() + QUEUE_LOCK));
+        let locked = lock.await?.context("cannot drain the queue of DELs")?;
+        locked.remove_unfinished().context("cannot drain the queue of DELs")?;
         for found in locked.entries().context("cannot drain the queue of DELs")? {
             match &found.entry {
                 Ok(entry) if entry.boot_id != self.boot_id => {
