@@ -33,6 +33,8 @@ pub struct CniRunner {
     pub version: String,
     /// The plugin objects of the conflist, in its order.
     pub plugins: Vec<Value>,
+    /// Program and arguments that start the plugin, such as a tracer; empty where the runtime does.
+    pub through: Vec<String>,
     cache: Mutex<BTreeMap<(String, String), Value>>,
 }
 
@@ -82,7 +84,15 @@ impl CniRunner {
     /// A runtime of version 1.1.0.
     #[must_use]
     pub fn new(space: Space, path: Vec<PathBuf>, network: impl Into<String>, plugins: Vec<Value>) -> Self {
-        Self { space, path, network: network.into(), version: "1.1.0".into(), plugins, cache: Mutex::default() }
+        Self {
+            space,
+            path,
+            network: network.into(),
+            version: "1.1.0".into(),
+            plugins,
+            through: Vec::new(),
+            cache: Mutex::default(),
+        }
     }
 
     /// ADD through the whole chain; gives the last result and keeps it.
@@ -235,7 +245,14 @@ impl CniRunner {
         let binary = self.path.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
         let binary = binary.with_context(|| format!("plugin {name} is in none of {:?}", self.path))?;
         let path: Vec<_> = self.path.iter().map(|p| p.display().to_string()).collect();
-        let mut command = Command::new(binary);
+        let mut command = match self.through.split_first() {
+            None => Command::new(binary),
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(binary);
+                command
+            }
+        };
         command.env_clear().current_dir("/");
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("CNI_COMMAND", verb).env("CNI_PATH", path.join(":"));

@@ -148,6 +148,16 @@ impl Node {
         if v6 { self.v6().into() } else { self.v4().into() }
     }
 
+    /// The line that starts this node's agent, to be run inside [`Self::space`].
+    ///
+    /// # Errors
+    /// Nobody said where the binaries are.
+    pub fn agent_command(&self) -> Result<Command> {
+        let mut command = Command::new(bin_dir()?.join("osmia-agent"));
+        command.args(&self.flags).env("RUST_BACKTRACE", "1");
+        Ok(command)
+    }
+
     /// Starts the agent and does not wait; see [`Self::wait_ready`]. One that runs is killed first.
     ///
     /// # Errors
@@ -155,8 +165,7 @@ impl Node {
     pub fn start_agent(&self) -> Result<()> {
         let mut slot = self.agent();
         *slot = None;
-        let mut command = Command::new(bin_dir()?.join("osmia-agent"));
-        command.args(&self.flags).env("RUST_BACKTRACE", "1");
+        let command = self.agent_command()?;
         *slot = Some(Agent::start(&self.starter, command, &self.name, &self.paths.socket(), &self.paths.log)?);
         Ok(())
     }

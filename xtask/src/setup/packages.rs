@@ -26,6 +26,7 @@ const RUN: &[&str] = &[
     "nftables",                    // the DNAT of the tests, the references' rules
     "qemu-system-x86",             // the kernel VMs
     "runc",                        // containerd's runtime
+    "strace",                      // kills agents and plugins at a chosen system call
     "tcpdump",                     // captures on the LAN
     "xz-utils",                    // modules in kernel packages are compressed
 ];
