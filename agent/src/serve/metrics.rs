@@ -186,9 +186,29 @@ fn store(counter: &Counter, value: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use osmia_maps::layout::{DropReason, Stat, drops::DropCount};
 
     use super::*;
+
+    /// Names of the samples, those of a histogram by what they have in common.
+    fn named(text: &str) -> BTreeSet<String> {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let name = |line: &str| line.split(['{', ' ']).next().unwrap_or_default().to_owned();
+        let stem = |name: String| {
+            let part = ["_bucket", "_sum", "_count"].into_iter().find_map(|part| name.strip_suffix(part));
+            part.map_or_else(|| name.clone(), ToOwned::to_owned)
+        };
+        samples.map(name).map(stem).collect()
+    }
+
+    /// The names in the first column of the page's table.
+    fn told() -> BTreeSet<String> {
+        let page = include_str!("../../../docs/operations.md");
+        let cells = page.lines().filter_map(|line| line.strip_prefix("| `osmia_")?.split_once("` |"));
+        cells.map(|(cell, _)| format!("osmia_{}", cell.split('{').next().unwrap_or_default())).collect()
+    }
 
     #[test]
     fn the_text_has_what_was_counted() {
@@ -203,6 +223,7 @@ mod tests {
             drops: vec![(DropReason::SourceGuard, DropCount { packets: 2, bytes: 200 })],
         });
         metrics.problems("manifests", 2);
+        metrics.applied(true);
         let text = metrics.text();
         for line in [
             "osmia_cni_call_duration_seconds_count{verb=\"delete\",result=\"done\"} 1",
@@ -215,6 +236,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
+        assert_eq!(named(&text), told(), "metrics of docs/operations.md");
         metrics.attachments(Counts::default(), &[]);
         assert!(!metrics.text().contains("10.0.0.0/24"), "a range that is gone leaves no number");
     }
