@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use osmia_ebpf_build::{ENVIRONMENT, Object};
+use osmia_ebpf_build::{ENVIRONMENT, Layout, Object};
 
 fn main() {
     // `cargo::error` shows the text by itself; the exit code makes cargo show what the nested build wrote to stderr.
@@ -24,7 +24,8 @@ fn place_object() -> Result<(), Box<dyn Error>> {
     }
     let out =
         PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: this is a build script")?).join("dataplane");
-    match osmia_ebpf_build::object(&workspace)? {
+    let layout = if env::var_os("CARGO_FEATURE_NEXT_LAYOUT").is_some() { Layout::Next } else { Layout::Ours };
+    match osmia_ebpf_build::object(&workspace, layout)? {
         Object::Built(path) => fs::copy(path, out).map(drop)?,
         Object::Given(path) => {
             println!("cargo::rerun-if-changed={}", path.display());

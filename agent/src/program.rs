@@ -2,7 +2,8 @@
 //!
 //! Invariant: at every moment, also between any two system calls of a start that is cut short, each hook runs one whole program set or
 //! the other, both on the same maps. So the order of [`Dataplane::open`] is: maps → programs → jump table → meta row → links → old jump
-//! tables. Whatever a killed agent left half done, the next start finds and finishes.
+//! tables. Whatever a killed agent left half done, the next start finds and finishes. Where the sets are of two layouts each has maps of its
+//! own: see [`migrate`].
 
 mod apply;
 mod clock;
@@ -14,6 +15,7 @@ mod folder;
 mod grace;
 mod links;
 mod load;
+mod migrate;
 mod sizes;
 mod snapshot;
 mod sweep;
@@ -35,7 +37,7 @@ use osmia_maps::{Pins, layout::Meta};
 use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::info;
 
-use self::{apply::Installed, links::Links, tables::Tables};
+use self::{apply::Installed, links::Links, migrate::reached, tables::Tables};
 use crate::clock::Clock;
 
 /// The object that this agent was built with; empty with `EBPF_SKIP`.
@@ -78,31 +80,50 @@ impl Dataplane {
             return Err(OpenError::NoObject);
         }
         let pins = &options.pins;
-        folder::prepare(pins)?;
+        let source = folder::prepare(pins)?;
         grace::repair();
-        let before = folder::meta(pins)?;
+        let before = folder::meta(pins, source.as_ref())?;
         let probed = load::probe(object, before.as_ref(), clock)?;
         features::log(&probed.features);
         let identity = load::identity(object, &probed);
         // Of this start alone, also where the object is the same: stages hand packets on in a map of their own load.
         let table = clock::nanoseconds(clock.monotonic());
-        let sizes = sizes::of_flow_tables(pins, options.flow_memory)?;
+        let sizes = sizes::of_flow_tables(pins, source.as_ref(), options.flow_memory)?;
         let mut ebpf = load::maps(pins, object, table, &probed, &sizes)?;
         load::programs(&mut ebpf)?;
         load::jump_table(&mut ebpf)?;
 
         let tables = Tables::open(pins)?;
+        if let Some(source) = &source {
+            reached("programs-loaded");
+            source.fill(pins)?;
+        }
         let meta = clock::meta_row(&probed, identity, before.as_ref(), clock);
         tables.meta.put(&0, &meta)?;
+        reached("meta-written");
 
         let links = Links::new(pins.clone(), options.attaching);
-        let replaced = links.adopt(&mut ebpf, &tables.attached()?)?;
+        let mut replaced = 0;
+        if let Some(source) = &source {
+            replaced += links.take_over(&mut ebpf, &source.pins)?;
+            reached("links-moved");
+        }
+        replaced += links.adopt(&mut ebpf, &tables.attached()?)?;
+        if let Some(source) = &source {
+            source.flows(pins)?;
+            reached("flows-again");
+        }
         // A packet that is between two stages of the programs before needs their table for a moment more.
         if let Err(error) = membarrier(MembarrierCommand::Global) {
             tracing::warn!(%error, "no barrier here (nohz_full?): packets under way are given 100 ms instead");
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
         folder::remove_old_jump_tables(pins, table)?;
+        if let Some(source) = &source {
+            // What packets under way then have still written.
+            source.flows(pins)?;
+            source.remove()?;
+        }
         info!(
             object = format_args!("{identity:016x}"),
             replaced,

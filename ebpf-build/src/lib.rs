@@ -24,7 +24,7 @@ mod toolchain;
 
 pub use error::Error;
 pub use linker::{Linker, install_root as linker_install_root, tool_folder};
-pub use nested::nested_cargo;
+pub use nested::{Layout, nested_cargo};
 pub use pin::Pin;
 pub use toolchain::Toolchain;
 
@@ -46,13 +46,13 @@ pub enum Object {
 
 /// Builds the object, or takes the one that the environment names.
 ///
-/// `workspace` is the folder of the root manifest.
+/// `workspace` is the folder of the root manifest. What the environment names is of our layout: the next one's is always built.
 ///
 /// # Errors
 /// When toolchain, rust-src or linker are missing or do not fit (the text names the command that installs them), and when the
 /// nested build fails (its own output went to stderr).
-pub fn object(workspace: &Path) -> Result<Object, Error> {
-    if let Some(path) = variable("EBPF_OBJECT") {
+pub fn object(workspace: &Path, layout: Layout) -> Result<Object, Error> {
+    if let Some(path) = variable("EBPF_OBJECT").filter(|_| layout == Layout::Ours) {
         let path = workspace.join(path);
         if !path.is_file() {
             return Err(Error::new(format!("EBPF_OBJECT names {}, which is no file", path.display())));
@@ -62,13 +62,13 @@ pub fn object(workspace: &Path) -> Result<Object, Error> {
     if variable("EBPF_SKIP").is_some() {
         return Ok(Object::Skipped);
     }
-    let mut cargo = nested_cargo(workspace, "build")?;
+    let mut cargo = nested_cargo(workspace, layout, "build")?;
     let status = cargo.args(["--quiet", "--release"]).status();
     let status = status.map_err(|e| Error::new(format!("starting rustup for the BPF build: {e}")))?;
     if !status.success() {
         return Err(Error::new(format!("building the BPF object failed ({status}); the compiler's output is above")));
     }
-    Ok(Object::Built(nested::target_dir(workspace).join(nested::TARGET).join("release").join(nested::BIN)))
+    Ok(Object::Built(layout.target_dir(workspace).join(nested::TARGET).join("release").join(nested::BIN)))
 }
 
 /// A variable that is set and not empty.

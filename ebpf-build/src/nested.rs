@@ -16,24 +16,46 @@ pub(crate) const BIN: &str = "dataplane";
 const FLAGS: [&str; 4] =
     ["-Cdebuginfo=2", "-Ctarget-cpu=v3", "-Clink-arg=--btf", "-Clink-arg=--llvm-args=--max-store-memset=128"];
 
-/// Shared by every outer profile, so that check, clippy, test and release build `core` once.
-pub(crate) fn target_dir(workspace: &Path) -> PathBuf {
-    workspace.join("target").join("ebpf")
+/// Which rows the object's maps have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// Those of this build.
+    Ours,
+    /// Those that the feature `next-layout` makes, for tests of upgrades alone.
+    Next,
+}
+
+impl Layout {
+    /// Shared by every outer profile, so that check, clippy, test and release build `core` once. The next layout has one of its own: the
+    /// object's path does not tell the two apart.
+    pub(crate) fn target_dir(self, workspace: &Path) -> PathBuf {
+        workspace.join("target").join(match self {
+            Self::Ours => "ebpf",
+            Self::Next => "ebpf-next",
+        })
+    }
+
+    fn features(self) -> &'static str {
+        match self {
+            Self::Ours => "bpf",
+            Self::Next => "bpf,next-layout",
+        }
+    }
 }
 
 /// `cargo <verb>` for the object with everything but the profile: the caller appends options and runs it.
 ///
 /// # Errors
 /// When toolchain or linker are missing or do not fit.
-pub fn nested_cargo(workspace: &Path, verb: &str) -> Result<Command, Error> {
+pub fn nested_cargo(workspace: &Path, layout: Layout, verb: &str) -> Result<Command, Error> {
     let pin = Pin::read(workspace)?;
     let toolchain = Toolchain::find(&pin)?;
     let linker = Linker::find(&pin, &toolchain)?;
 
     let mut cargo = Command::new("rustup");
     cargo.args(["run", &toolchain.name, "cargo", verb]);
-    cargo.args(["--package", "osmia-ebpf", "--bin", BIN, "--features", "bpf", "--target", TARGET]);
-    cargo.args(["-Z", "build-std=core", "--target-dir"]).arg(target_dir(workspace));
+    cargo.args(["--package", "osmia-ebpf", "--bin", BIN, "--features", layout.features(), "--target", TARGET]);
+    cargo.args(["-Z", "build-std=core", "--target-dir"]).arg(layout.target_dir(workspace));
     cargo.current_dir(workspace);
 
     for (name, _) in env::vars_os() {

@@ -28,8 +28,14 @@ pub use node::Node;
 pub use route::{Route, RouteKey};
 pub use stats::Stat;
 
-/// Number of this layout; the name of the folder under the pin root.
-pub const LAYOUT: u32 = 1;
+/// Number of this layout; the name of the folder under the pin root. The feature `next-layout` is for tests alone: another number, and rows
+/// of another size, so that an upgrade and the way back can be tried.
+pub const LAYOUT: u32 = if cfg!(feature = "next-layout") { 2 } else { 1 };
+
+/// The oldest layout whose rows differ from these by no more than fields that are missing at their end. An agent of that layout can fill its
+/// maps from these, and one of this layout from those: [`Meta::readable_from`] tells the former. Whoever changes rows in another way raises
+/// this to the new [`LAYOUT`]; then neither way is gone.
+pub const READABLE_FROM: u32 = 1;
 
 /// Gives the layout types to aya's typed maps.
 ///

@@ -56,6 +56,15 @@ impl Pins {
                 false => LayoutError::Other { root: root.to_owned(), found, expected: LAYOUT },
             });
         }
+        // Ours is not filled yet, or already given up, and another is in force.
+        let others: Vec<u32> = found.into_iter().filter(|&layout| layout != LAYOUT).collect();
+        let in_force = |layout: u32| {
+            let row = tables::META.open_foreign(&Self::of_layout(root, layout)).and_then(|table| table.get(&0));
+            row.is_ok_and(|row| row.is_some_and(|row| row.magic == meta::MAGIC))
+        };
+        if !in_force(LAYOUT) && others.iter().any(|&layout| in_force(layout)) {
+            return Err(LayoutError::Other { root: root.to_owned(), found: others, expected: LAYOUT });
+        }
         let row = tables::META.open(self, Access::ReadOnly)?.get(&0)?.unwrap_or(Meta {
             magic: [0; 8],
             layout: 0,

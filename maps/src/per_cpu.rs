@@ -90,6 +90,24 @@ impl<V: Sum> PerCpu<V> {
         }
     }
 
+    /// Writes a row's values, one a possible CPU.
+    ///
+    /// # Errors
+    /// The kernel's; another number of values is one.
+    pub fn put(&self, index: u32, values: &[V]) -> Result<(), MapError> {
+        let error = |source| MapError::Call { call: "update", map: self.name, source };
+        if values.len() != self.cpus {
+            return Err(error(io::ErrorKind::InvalidInput.into()));
+        }
+        sys::update(self.map.fd().as_fd(), &index, values).map_err(error)
+    }
+
+    /// Rows the map has.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.rows
+    }
+
     /// All rows, each summed over the CPUs.
     ///
     /// # Errors

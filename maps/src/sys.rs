@@ -156,9 +156,9 @@ pub(crate) fn lookup<K: Pod, V: Pod>(map: BorrowedFd<'_>, key: &K, value: &mut [
     found(call(MAP_LOOKUP_ELEM, &mut attr))
 }
 
-/// Writes a value.
-pub(crate) fn update<K: Pod, V: Pod>(map: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
-    let (key, value) = (address(std::slice::from_ref(key)), address(std::slice::from_ref(value)));
+/// Writes a value (per-CPU maps: one after the other).
+pub(crate) fn update<K: Pod, V: Pod>(map: BorrowedFd<'_>, key: &K, value: &[V]) -> io::Result<()> {
+    let (key, value) = (address(std::slice::from_ref(key)), address(value));
     call(MAP_UPDATE_ELEM, &mut element(map, key, value, 0)).map(drop)
 }
 
@@ -199,13 +199,14 @@ fn batch(command: libc::c_long, attr: &mut BatchAttr) -> Batch {
 }
 
 /// Reads up to `keys.len()` elements from `token` on (`None`: from the start) and moves the token. The token is as long as the longer
-/// of a key and 8 bytes: hash maps keep a bucket number there, others the last key.
+/// of a key and 8 bytes: hash maps keep a bucket number there, others the last key. A value of the map is `per` of `V`.
 pub(crate) fn lookup_batch<K: Pod, V: Pod>(
     map: BorrowedFd<'_>,
     started: bool,
     token: &mut [u8],
     keys: &mut [K],
     values: &mut [V],
+    per: usize,
 ) -> Batch {
     let token = address_mut(token);
     let mut attr = BatchAttr {
@@ -213,7 +214,7 @@ pub(crate) fn lookup_batch<K: Pod, V: Pod>(
         out_batch: token,
         keys: address_mut(keys),
         values: address_mut(values),
-        count: keys.len().min(values.len()) as u32,
+        count: keys.len().min(values.len() / per) as u32,
         map_fd: fd_number(map),
         elem_flags: 0,
         flags: 0,
@@ -255,4 +256,13 @@ pub(crate) fn delete_batch<K: Pod>(map: BorrowedFd<'_>, keys: &[K]) -> Batch {
 pub(crate) fn zeroed<T: Pod>() -> T {
     // SAFETY: Pod types are valid for every bit pattern (the contract of `osmia_ebpf::layout`).
     unsafe { std::mem::zeroed() }
+}
+
+/// The value that begins with these bytes: what is missing is zero, what is too much is left out.
+pub(crate) fn beginning<T: Pod>(bytes: &[u8]) -> T {
+    let mut value = zeroed::<T>();
+    let length = bytes.len().min(size_of::<T>());
+    // SAFETY: `length` bytes can be read and written, the two do not overlap, and Pod types are valid for every bit pattern.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), ptr::from_mut(&mut value).cast::<u8>(), length) };
+    value
 }

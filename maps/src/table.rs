@@ -12,12 +12,11 @@ use std::{
 
 use aya::{Pod, maps::MapData};
 
-use crate::{MapError, Pins, sys};
-
-/// Rows a batch call moves at first. A dump of 131,072 flows is then 32 calls.
-const BATCH: usize = 4096;
-/// `ENOTSUPP` of the kernel, which has no name in user space: LPM batches before 5.13 or so (seen on 5.10).
-const ENOTSUPP: i32 = 524;
+use crate::{
+    MapError, Pins,
+    batches::{BATCH, batches},
+    sys,
+};
 
 /// How a pin is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +123,7 @@ impl<K: Pod, V: Pod> Table<K, V> {
     /// # Errors
     /// [`MapError::Full`], or the kernel's.
     pub fn put(&self, key: &K, value: &V) -> Result<(), MapError> {
-        sys::update(self.fd(), key, value).map_err(|e| self.error("update", e))
+        sys::update(self.fd(), key, std::slice::from_ref(value)).map_err(|e| self.error("update", e))
     }
 
     /// Removes a row; false if it was not there.
@@ -152,49 +151,8 @@ impl<K: Pod, V: Pod> Table<K, V> {
     ///
     /// # Errors
     /// The kernel's, or the first that `each` returns.
-    pub fn each_batch(&self, mut each: impl FnMut(&[K], &[V]) -> Result<(), MapError>) -> Result<(), MapError> {
-        let mut size = BATCH.min(self.rows.max(1) as usize);
-        let (mut keys, mut values) = (vec![sys::zeroed::<K>(); size], vec![sys::zeroed::<V>(); size]);
-        let mut token = vec![0; size_of::<K>().max(8)];
-        let mut started = false;
-        loop {
-            let batch = sys::lookup_batch(self.fd(), started, &mut token, &mut keys, &mut values);
-            let done = batch.done.min(size);
-            let code = batch.end.as_ref().err().and_then(io::Error::raw_os_error);
-            match (batch.end, code) {
-                (Ok(()), _) => started = true,
-                (Err(_), Some(libc::ENOENT)) => {
-                    return each(keys.get(..done).unwrap_or_default(), values.get(..done).unwrap_or_default());
-                }
-                // One bucket holds more than fits.
-                (Err(_), Some(libc::ENOSPC)) if size < self.rows as usize => {
-                    size = (size * 2).min(self.rows as usize);
-                    keys.resize(size, sys::zeroed());
-                    values.resize(size, sys::zeroed());
-                    continue;
-                }
-                (Err(_), Some(libc::EINVAL | ENOTSUPP)) if !started => return self.each_row(each),
-                (Err(error), _) => return Err(self.error("batch lookup", error)),
-            }
-            each(keys.get(..done).unwrap_or_default(), values.get(..done).unwrap_or_default())?;
-        }
-    }
-
-    /// As [`Self::each_batch`] where the kernel has no batches for this kind of map.
-    fn each_row(&self, mut each: impl FnMut(&[K], &[V]) -> Result<(), MapError>) -> Result<(), MapError> {
-        let mut last = None;
-        // A hash starts again at the first key where the last one is gone meanwhile: bounded, so that it ends.
-        for _ in 0..u64::from(self.rows) * 2 {
-            let mut next = sys::zeroed::<K>();
-            if !sys::next_key(self.fd(), last.as_ref(), &mut next).map_err(|e| self.error("next key", e))? {
-                break;
-            }
-            if let Some(value) = self.get(&next)? {
-                each(&[next], &[value])?;
-            }
-            last = Some(next);
-        }
-        Ok(())
+    pub fn each_batch(&self, each: impl FnMut(&[K], &[V]) -> Result<(), MapError>) -> Result<(), MapError> {
+        batches(self.fd(), self.rows, 1, |call, source| self.error(call, source), each)
     }
 
     /// Writes rows, in batches where the kernel has them. Stops at the first that fails; those before it are written.

@@ -1,4 +1,5 @@
-//! Faults and bad input on nodes with the real agent and the real plugin: floods, full tables, forgers, nodes that lack or change something, reboots.
+//! Faults and bad input on nodes with the real agent and the real plugin: floods, full tables, forgers, nodes that lack or change something, reboots,
+//! another layout of the maps.
 //! What is asserted is what a user sees: flows that go on, packets that arrive nowhere and are counted, messages that say what is wrong.
 //!
 //! Needs root and `OSMIA_BIN_DIR`; `cargo xtask test faults` sets it. All is inside the lab's own namespaces, every load is bounded.
@@ -11,6 +12,7 @@ mod forged;
 mod full;
 mod idle;
 mod lacking;
+mod layouts;
 mod moving;
 mod reboot;
 mod stage;

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -113,6 +113,19 @@ impl Agent {
             thread::sleep(Duration::from_millis(2));
         }
         Ok(self.started.elapsed())
+    }
+
+    /// Waits until it has ended without our doing; says how.
+    pub(crate) fn wait_end(mut self) -> Result<ExitStatus> {
+        loop {
+            match self.child.try_wait().context("look after the agent")? {
+                Some(status) => return Ok(status),
+                None if self.started.elapsed() > START => {
+                    bail!("the agent of {} still runs after {START:?}{}", self.node, self.last_words())
+                }
+                None => thread::sleep(Duration::from_millis(2)),
+            }
+        }
     }
 
     /// Process id.

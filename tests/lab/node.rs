@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -153,7 +153,11 @@ impl Node {
     /// # Errors
     /// Nobody said where the binaries are.
     pub fn agent_command(&self) -> Result<Command> {
-        let mut command = Command::new(bin_dir()?.join("osmia-agent"));
+        self.agent_named("osmia-agent")
+    }
+
+    fn agent_named(&self, binary: &str) -> Result<Command> {
+        let mut command = Command::new(bin_dir()?.join(binary));
         command.args(&self.flags).env("RUST_BACKTRACE", "1");
         Ok(command)
     }
@@ -163,9 +167,18 @@ impl Node {
     /// # Errors
     /// It could not be started.
     pub fn start_agent(&self) -> Result<()> {
+        self.start_agent_named("osmia-agent", &[])
+    }
+
+    /// As [`Self::start_agent`], with another of the binaries and with variables in its environment.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn start_agent_named(&self, binary: &str, variables: &[(&str, &str)]) -> Result<()> {
         let mut slot = self.agent();
         *slot = None;
-        let command = self.agent_command()?;
+        let mut command = self.agent_named(binary)?;
+        command.envs(variables.iter().copied());
         *slot = Some(Agent::start(&self.starter, command, &self.name, &self.paths.socket(), &self.paths.log)?);
         Ok(())
     }
@@ -187,6 +200,14 @@ impl Node {
         let ready = agent.is_ready()?;
         agent.kill()?;
         Ok(ready)
+    }
+
+    /// Waits until the agent has ended by itself, or was killed by somebody; says how.
+    ///
+    /// # Errors
+    /// None was started, or it still runs after 20 s.
+    pub fn wait_agent_end(&self) -> Result<ExitStatus> {
+        self.agent().take().with_context(|| format!("no agent runs on {}", self.name))?.wait_end()
     }
 
     /// Ends the agent by SIGTERM.

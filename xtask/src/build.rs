@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use osmia_ebpf_build::Object;
+use osmia_ebpf_build::{Layout, Object};
 
 use crate::process::{output, run};
 use crate::say;
@@ -28,7 +28,7 @@ impl Built {
 
 /// The BPF object.
 pub(crate) fn object(workspace: &Workspace) -> Result<PathBuf> {
-    match osmia_ebpf_build::object(&workspace.root)? {
+    match osmia_ebpf_build::object(&workspace.root, Layout::Ours)? {
         Object::Built(path) | Object::Given(path) => Ok(path),
         Object::Skipped => bail!("EBPF_SKIP is set: there is no object to build or test"),
     }
@@ -59,6 +59,15 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Built> {
     })?;
     place(&workspace.target().join(&host).join("release").join("osmia-cni"), &bin_dir.join("osmia-cni"))?;
     Ok(Built { bin_dir, object })
+}
+
+/// The agent of the next layout, for the tests of an upgrade; unoptimised, as the test programs are, whose dependencies it shares.
+pub(crate) fn next_agent(workspace: &Workspace, built: &Built) -> Result<()> {
+    say::step("agent of the next layout", || {
+        let features = ["--features", "next-layout"];
+        run(workspace.cargo("build").args(["--quiet", "-p", "osmia-agent", "--bin", "osmia-agent"]).args(features))
+    })?;
+    place(&workspace.target().join("debug").join("osmia-agent"), &built.bin_dir.join("osmia-agent-next"))
 }
 
 /// The pinned toolchain's own target.

@@ -43,6 +43,6 @@ fn clippy(workspace: &Workspace) -> Result<()> {
 
 /// The entry points: no host build sees them.
 fn clippy_bpf(workspace: &Workspace) -> Result<()> {
-    let mut clippy = osmia_ebpf_build::nested_cargo(&workspace.root, "clippy")?;
+    let mut clippy = osmia_ebpf_build::nested_cargo(&workspace.root, osmia_ebpf_build::Layout::Ours, "clippy")?;
     run(clippy.args(["--quiet", "--release", "--", "-D", "warnings"]))
 }

@@ -58,6 +58,9 @@ pub(crate) fn run_all(workspace: &Workspace, options: &Options) -> Result<()> {
         if binary.needs_kernels() && !options.setup.no_setup {
             say::step("kernels of the matrix", || kernels::fetch(workspace, &binaries.kernel_fetcher))?;
         }
+        if binary.needs_next_agent() {
+            build::next_agent(workspace, &built)?;
+        }
         if binary.needs_root && !is_root() {
             failed.push(format!("{} (needs root)", binary.label));
             continue;

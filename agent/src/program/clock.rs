@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use osmia_maps::layout::{LAYOUT, Meta, meta};
+use osmia_maps::layout::{LAYOUT, Meta, READABLE_FROM, meta};
 
 use super::{OpenError, load::Probed};
 use crate::clock::Clock;
@@ -122,7 +122,7 @@ pub(super) fn meta_row(probed: &Probed, generation: u64, before: Option<&Meta>, 
         layout: LAYOUT,
         tick_shift: tick_shift(probed.hz),
         hz: probed.hz,
-        zero: 0,
+        readable_from: READABLE_FROM,
         clock_ns: nanoseconds(probed.sample.at),
         jiffies: jiffies64(probed.sample, probed.hz),
         loaded_ns: nanoseconds(clock.monotonic()),

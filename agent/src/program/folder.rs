@@ -2,33 +2,33 @@
 
 use std::{fs, io, path::Path};
 
-use osmia_maps::{Access, LayoutError, MapError, Pins, is_bpffs, layout, layout::Meta, layouts, tables};
+use osmia_maps::{Access, LayoutError, MapError, Pins, is_bpffs, layout::Meta, tables};
 use tracing::info;
 
-use super::OpenError;
+use super::{OpenError, migrate::Source};
 
 fn wrap<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> OpenError + 'a {
     move |source| OpenError::Folder { what, path: path.to_owned(), source }
 }
 
-/// Makes the folders. A bpffs is not mounted from here: in the agent's own mount namespace the pins would go with it.
-pub(super) fn prepare(pins: &Pins) -> Result<(), OpenError> {
+/// Makes the folders; says where rows and links are to be moved from, if anywhere. A bpffs is not mounted from here: in the agent's own mount namespace the pins would go with it.
+pub(super) fn prepare(pins: &Pins) -> Result<Option<Source>, OpenError> {
     let root = pins.root();
     let there = root.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
     if !is_bpffs(there).map_err(wrap("looking at", there))? {
         return Err(LayoutError::NotBpffs { root: root.to_owned() }.into());
     }
-    let found = layouts(root)?;
-    // Two layouts at once would be two program sets on each hook.
-    if found.iter().any(|&l| l != layout::LAYOUT) {
-        return Err(LayoutError::Other { root: root.to_owned(), found, expected: layout::LAYOUT }.into());
-    }
+    let source = Source::find(pins)?;
     let links = pins.links();
-    fs::create_dir_all(&links).map_err(wrap("creating", &links))
+    fs::create_dir_all(&links).map_err(wrap("creating", &links))?;
+    Ok(source)
 }
 
-/// The meta row that is pinned; `None` where an agent has never got as far as writing it.
-pub(super) fn meta(pins: &Pins) -> Result<Option<Meta>, OpenError> {
+/// The meta row that is pinned, or that of the folder our maps are filled from; `None` where an agent has never got as far as writing it.
+pub(super) fn meta(pins: &Pins, source: Option<&Source>) -> Result<Option<Meta>, OpenError> {
+    if let Some(source) = source.filter(|source| source.fill) {
+        return Ok(tables::META.open_foreign(&source.pins)?.get(&0)?);
+    }
     match tables::META.open(pins, Access::ReadOnly) {
         Err(MapError::Missing { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),

@@ -24,7 +24,7 @@ use osmia_maps::{
 };
 use tracing::{debug, info};
 
-use super::{AttachError, Expedited, OpenError, load};
+use super::{AttachError, Expedited, OpenError, load, migrate::reached};
 
 /// How programs are attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -150,6 +150,27 @@ impl Links {
         }
     }
 
+    /// Puts the new programs on every link pinned in another folder, and moves the pins into ours. Says how many. Cut short between the two, a
+    /// link of that folder runs our program already: the next start finds it there all the same.
+    pub(super) fn take_over(&self, ebpf: &mut Ebpf, from: &Pins) -> Result<usize, OpenError> {
+        let from = Self { pins: from.clone(), tcx: self.tcx };
+        let mut moved = 0;
+        for place in from.pinned()? {
+            let (old, new) =
+                (from.pins.link(place.program, place.ifindex), self.pins.link(place.program, place.ifindex));
+            if !tcx::replace(load::program(ebpf, place.program)?, place, &old)? {
+                // Its device is gone.
+                remove(&old)?;
+                continue;
+            }
+            reached("link-replaced");
+            fs::rename(&old, &new).map_err(|source| AttachError::Folder { what: "moving", path: old, source })?;
+            reached("link-moved");
+            moved += 1;
+        }
+        Ok(moved)
+    }
+
     /// Puts a program on a hook, or replaces what is there of ours. Nothing changes where it is there already.
     pub(super) fn attach(&self, ebpf: &mut Ebpf, place: Place) -> Result<(), AttachError> {
         let program = load::program(ebpf, place.program).map_err(|e| place.failed("finding", e))?;
@@ -196,7 +217,12 @@ impl Links {
         let folder = self.pins.links();
         let failed = |source| AttachError::Folder { what: "listing", path: folder.clone(), source };
         let mut places = BTreeSet::new();
-        for entry in fs::read_dir(&folder).map_err(failed)? {
+        let entries = match fs::read_dir(&folder) {
+            // A folder of another layout that is being removed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(places),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
             let name = entry.map_err(failed)?.file_name();
             let Some((program, ifindex)) = name.to_str().and_then(Pins::link_of) else { continue };
             let ours = programs::ATTACHED.into_iter().find(|hook| hook.name == program);

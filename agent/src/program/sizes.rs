@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use osmia_maps::{
-    Access, MapError, Pins,
+    Access, MapError, Pins, Spec,
     layout::{FlowEntry, FlowKey4, FlowKey6, maps},
     tables,
 };
 use tracing::warn;
 
-use super::OpenError;
+use super::{OpenError, migrate::Source};
 
 /// What the kernel adds to key and value of a row: struct htab_elem (48 bytes) and a bucket (16 bytes), kernel/bpf/hashtab.c.
 const OVERHEAD: u64 = 48 + 16;
@@ -27,14 +27,19 @@ fn rows_for(memory: u64) -> u32 {
     u32::try_from((memory / UNIT).clamp(LEAST, MOST)).unwrap_or(u32::MAX)
 }
 
-/// Rows of each flow table: of those that are pinned what they have, of the others what the setting gives.
-pub(super) fn of_flow_tables(pins: &Pins, memory: u64) -> Result<BTreeMap<&'static str, u32>, OpenError> {
+/// Rows of each flow table: of those that are pinned what they have, of the others what those have that they are filled from, else what the
+/// setting gives.
+pub(super) fn of_flow_tables(
+    pins: &Pins,
+    source: Option<&Source>,
+    memory: u64,
+) -> Result<BTreeMap<&'static str, u32>, OpenError> {
     let new = rows_for(memory);
     let pinned = [
-        (maps::FLOW4_NEW, new, capacity(tables::FLOW4_NEW.open(pins, Access::ReadOnly))?),
-        (maps::FLOW4, 2 * new, capacity(tables::FLOW4.open(pins, Access::ReadOnly))?),
-        (maps::FLOW6_NEW, new, capacity(tables::FLOW6_NEW.open(pins, Access::ReadOnly))?),
-        (maps::FLOW6, 2 * new, capacity(tables::FLOW6.open(pins, Access::ReadOnly))?),
+        (maps::FLOW4_NEW, new, rows(&tables::FLOW4_NEW, pins, source)?),
+        (maps::FLOW4, 2 * new, rows(&tables::FLOW4, pins, source)?),
+        (maps::FLOW6_NEW, new, rows(&tables::FLOW6_NEW, pins, source)?),
+        (maps::FLOW6, 2 * new, rows(&tables::FLOW6, pins, source)?),
     ];
     let mut sizes = BTreeMap::new();
     for (name, wanted, pinned) in pinned {
@@ -46,12 +51,17 @@ pub(super) fn of_flow_tables(pins: &Pins, memory: u64) -> Result<BTreeMap<&'stat
     Ok(sizes)
 }
 
-fn capacity<K: aya::Pod, V: aya::Pod>(
-    table: Result<osmia_maps::Table<K, V>, MapError>,
+fn rows<K: aya::Pod, V: aya::Pod>(
+    spec: &Spec<K, V>,
+    pins: &Pins,
+    source: Option<&Source>,
 ) -> Result<Option<u32>, OpenError> {
-    match table {
+    match spec.open(pins, Access::ReadOnly) {
         Ok(table) => Ok(Some(table.capacity())),
-        Err(MapError::Missing { .. }) => Ok(None),
+        Err(MapError::Missing { .. }) => match source.filter(|source| source.fill) {
+            Some(source) => Ok(Some(spec.open_foreign(&source.pins)?.capacity())),
+            None => Ok(None),
+        },
         Err(MapError::Shape { path, property, found, expected }) => Err(OpenError::Incompatible {
             map: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             property,

@@ -30,7 +30,10 @@ pub struct Endpoint {
     pub mac: [u8; 6],
     /// Zero.
     pub zero: [u8; 2],
+    /// Zero: what a next layout could have more.
+    #[cfg(feature = "next-layout")]
+    pub next: u64,
 }
 
-const _: () = assert!(size_of::<Endpoint>() == 48);
+const _: () = assert!(size_of::<Endpoint>() == if cfg!(feature = "next-layout") { 56 } else { 48 });
 super::pod!(Endpoint);

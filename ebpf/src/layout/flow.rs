@@ -180,6 +180,9 @@ pub struct FlowEntry {
     pub replied: u32,
     /// Zero; room for services.
     pub reserved: [u8; 4],
+    /// Zero: what a next layout could have more.
+    #[cfg(feature = "next-layout")]
+    pub next: u64,
 }
 
 macro_rules! opposite {
@@ -209,7 +212,7 @@ opposite!(FlowKey6, |addr: &super::Addr| addr.0);
 const _: () = {
     assert!(size_of::<FlowKey4>() == 16);
     assert!(size_of::<FlowKey6>() == 40);
-    assert!(size_of::<FlowEntry>() == 128);
+    assert!(size_of::<FlowEntry>() == if cfg!(feature = "next-layout") { 136 } else { 128 });
     assert!(core::mem::offset_of!(FlowEntry, ingress_cookie) == 64);
 };
 super::pod!(FlowKey4, FlowKey6, FlowEntry);

@@ -18,8 +18,8 @@ pub struct Meta {
     pub tick_shift: u32,
     /// Jiffies a second (CONFIG_HZ), measured by the agent at load.
     pub hz: u32,
-    /// Zero.
-    pub zero: u32,
+    /// [`super::READABLE_FROM`] of this layout; 0 in rows of before there was one.
+    pub readable_from: u32,
     /// CLOCK_MONOTONIC in ns at the moment `jiffies` was read.
     pub clock_ns: u64,
     /// `bpf_jiffies64` at `clock_ns`.

@@ -18,6 +18,9 @@ const NEED_ROOT: [&str; 2] = [ROOT_PACKAGE, "osmia-agent"];
 /// The `[[test]]` target that boots the kernels of the matrix.
 pub(super) const KERNELS: &str = "osmia-tests test kernels";
 
+/// The `[[test]]` target that upgrades to an agent of the next layout.
+const UPGRADES: &str = "osmia-tests test faults";
+
 /// One program of tests.
 pub(super) struct TestBinary {
     /// What a person calls it: package and target.
@@ -33,6 +36,11 @@ impl TestBinary {
     /// Whether it boots the kernels of the matrix.
     pub(super) fn needs_kernels(&self) -> bool {
         self.label == KERNELS
+    }
+
+    /// Whether it starts an agent of the next layout.
+    pub(super) fn needs_next_agent(&self) -> bool {
+        self.label == UPGRADES
     }
 }
 

@@ -6,7 +6,7 @@ use osmia_maps::{
     decode::{Cell, Record, human_duration},
     facts::LinkState,
     layout::{
-        DropReason, LAYOUT, Stat,
+        DropReason, Stat,
         maps::{ENDPOINT_ADDR, ENDPOINT_IF, FLOW4, FLOW6, ROUTES, UPLINKS},
         programs::{self, Attached},
     },
@@ -86,10 +86,14 @@ fn agent(seen: &Seen, found: &mut Vec<Problem>) {
         }
         _ => {}
     }
-    let others: Vec<String> = seen.layouts.iter().filter(|l| **l != LAYOUT).map(u32::to_string).collect();
-    if !others.is_empty() {
-        let others = others.join(", ");
-        found.push(Problem::doubtful(format!("layout {others} is pinned as well: an upgrade has not finished")));
+    for other in &seen.beside {
+        let (layout, theirs, ours) = (other.layout, other.links, seen.links.len());
+        let moving =
+            format!("its programs run on {theirs} links, this layout's on {ours}: flows and counters are these alone");
+        let state = if other.meta.is_some() { &moving } else { "not in force, this layout is" };
+        found.push(Problem::doubtful(format!(
+            "layout {layout} is pinned as well, {state}; an upgrade has not finished, and the agent's next start finishes it"
+        )));
     }
     if seen.context.clock.is_none() {
         found.push(Problem::bad("the meta row tells no tick length: ages are not shown"));

@@ -4,17 +4,17 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use anyhow::Context as _;
 use osmia_maps::{
-    Access, MapError, Pins,
+    Access, MapError, Pins, Standing,
     decode::Context,
     facts::{PinnedLink, has_tcx},
     layout::{
-        Endpoint, Route, Stat, Uplink,
+        Endpoint, LAYOUT, Route, Stat, Uplink,
         drops::DropCount,
         endpoint::E_READY,
         node::{N_PRESENT, N_TUNNEL},
         route::RouteKind,
     },
-    layouts, tables,
+    standing, tables,
 };
 
 use super::heartbeat::Heartbeat;
@@ -28,6 +28,8 @@ use crate::{
 pub(super) struct Seen {
     pub(super) context: Context,
     pub(super) layouts: Vec<u32>,
+    /// Folders of other layouts.
+    pub(super) beside: Vec<Standing>,
     pub(super) heartbeat: Option<Heartbeat>,
     /// Generations of jump tables.
     pub(super) generations: Vec<u64>,
@@ -64,8 +66,10 @@ impl Seen {
         uplinks.sort_unstable_by_key(|(ifindex, _)| *ifindex);
         let (tunnel_nodes, native_nodes) = nodes(pins)?;
         let lost_nodes = lost_nodes(pins, &context)?;
+        let folders = standing(pins.root())?;
         Ok(Self {
-            layouts: layouts(pins.root())?,
+            layouts: folders.iter().map(|folder| folder.layout).collect(),
+            beside: folders.into_iter().filter(|folder| folder.layout != LAYOUT).collect(),
             heartbeat,
             generations: generations(pins)?,
             tcx: has_tcx(),

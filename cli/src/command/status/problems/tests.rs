@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use osmia_maps::{
+    Standing,
     decode::{Context, catalogue},
     facts::{Facts, PinnedLink},
-    layout::{Config, Endpoint, Meta, Uplink, drops::DropCount, endpoint::E_PRESENT, endpoint::E_READY},
+    layout::{Config, Endpoint, LAYOUT, Meta, Uplink, drops::DropCount, endpoint::E_PRESENT, endpoint::E_READY},
 };
 
 use super::{super::heartbeat::Heartbeat, *};
@@ -24,6 +25,7 @@ fn well() -> Seen {
     Seen {
         context: Context::of(Meta { hz: 250, ..Meta::default() }, Some(config), 0, []),
         layouts: vec![LAYOUT],
+        beside: Vec::new(),
         heartbeat: Some(Heartbeat { path: "/run/osmia/heartbeat".into(), age: Some(Duration::from_secs(3)) }),
         generations: vec![1],
         tcx: true,
@@ -139,13 +141,25 @@ fn ways_that_lead_nowhere_are_said() {
     assert_eq!(said(|seen| seen.uplinks.clear()), ["!there is no uplink: nothing leaves this node"]);
     let not_ready = said(|seen| seen.endpoints[0].1.flags = E_PRESENT);
     assert_eq!(not_ready, ["?endpoints not ready, by slot: 2"]);
-    assert_eq!(said(|seen| seen.layouts.push(LAYOUT + 1)).len(), 1);
+}
+
+/// Another layout's folder beside ours.
+fn beside(meta: Option<Meta>, links: usize) -> Standing {
+    Standing { layout: LAYOUT + 1, meta, links }
+}
+
+#[test]
+fn of_two_layouts_it_is_said_which_is_in_force() {
+    let filling = said(|seen| seen.beside.push(beside(None, 0)));
+    assert!(filling[0].contains("not in force, this layout is;"), "{filling:?}");
+    let moving = said(|seen| seen.beside.push(beside(Some(Meta::default()), 3)));
+    assert!(moving[0].contains("run on 3 links, this layout's on"), "{moving:?}");
 }
 
 #[test]
 fn bad_ones_come_first() {
     let said = said(|seen| {
-        seen.layouts.push(LAYOUT + 1);
+        seen.beside.push(beside(None, 0));
         seen.uplinks.clear();
     });
     assert!(said[0].starts_with('!') && said[1].starts_with('?'), "{said:?}");
