@@ -19,6 +19,22 @@ use crate::verbs::{self, Context};
 /// Longest configuration taken, bytes: far above any real one, far below what could hurt the node.
 const MAX_STDIN: u64 = 8 << 20;
 
+/// For a person who calls the plugin by hand.
+const USAGE: &str = r#"
+A container runtime calls it, with CNI_COMMAND and others in the environment and the configuration on stdin. A conflist that is enough:
+
+  {"cniVersion": "1.0.0", "name": "osmia", "plugins": [{"type": "osmia-cni"}]}
+
+Keys of its object, where osmia-agent has other folders than its default ones, with their defaults:
+  socket   /run/osmia/cni.sock                DIR/cni.sock of the agent's --run DIR
+  state    /var/lib/osmia                     the agent's --state: DELs are queued there while it is away
+  bpffs    /sys/fs/bpf/osmia                  the agent's --bpffs
+  bootId   /proc/sys/kernel/random/boot_id    the agent's --boot-id
+  timeout  30 (ADD, GC), 15 (DEL)             seconds that a call may take, 1 to 30; only shortens
+
+By hand: CNI_COMMAND=VERSION osmia-cni. All keys and error codes: docs/configuration.md, docs/operations.md.
+"#;
+
 /// Stdout has had its document.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
@@ -68,7 +84,11 @@ fn answer(document: &Value) -> bool {
 fn call(started: Instant, started_ns: u64, version: &mut Version) -> Result<Option<Value>, Failure> {
     let call = Call::read(|name| std::env::var_os(name)).inspect_err(|_| {
         if std::env::var_os("CNI_COMMAND").is_none() {
-            eprintln!("osmia-cni {}: a CNI plugin for {}", env!("CARGO_PKG_VERSION"), crate::spec::version::list());
+            eprintln!(
+                "osmia-cni {}: a CNI plugin for {}.\n{USAGE}",
+                env!("CARGO_PKG_VERSION"),
+                crate::spec::version::list()
+            );
         }
     })?;
     if call == Call::Version {
@@ -113,6 +133,21 @@ fn read_stdin() -> Result<Vec<u8>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usage_tells_the_defaults() {
+        let (_, conflist) = USAGE.split_once("  {").unwrap();
+        let (conflist, _) = conflist.split_once('\n').unwrap();
+        let conflist: Value = serde_json::from_str(&format!("{{{conflist}")).unwrap();
+        let config = serde_json::json!({"cniVersion": conflist["cniVersion"], "name": conflist["name"]});
+        let config = Config::read(&Document::parse(config.to_string().as_bytes()).unwrap()).unwrap();
+        for (key, path) in
+            [("socket", config.socket), ("state", config.state), ("bpffs", config.bpffs), ("bootId", config.boot_id)]
+        {
+            let line = USAGE.lines().find(|line| line.trim_start().starts_with(key)).unwrap();
+            assert_eq!(line.split_whitespace().nth(1), path.to_str(), "{key}");
+        }
+    }
 
     /// A panic's text may hold anything: it must neither break the document nor read as success of a DEL.
     #[test]

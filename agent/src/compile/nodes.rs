@@ -24,6 +24,10 @@ pub(super) fn rows(
         let Some(node) = cluster.nodes.get(name) else { continue };
         match row(this, node, underlay, settings) {
             Ok(row) => {
+                if underlay.ipv6 && is_lost_to_v6(&row) && node.pod_cidrs.iter().any(|cidr| cidr.addr().is_ipv6()) {
+                    let why = "has no IPv6 InternalIP on the same uplink: its IPv6 pods are not reached; give it one, or use --encap vxlan";
+                    problems.push(format!("node {name:?} {why}"));
+                }
                 rows.insert(number, row);
             }
             Err(why) => problems.push(format!("node {name:?}: {why}")),
@@ -45,8 +49,8 @@ fn row(this: &NodeObject, node: &NodeObject, underlay: &Underlay, settings: &Set
     };
     let next_hop = |way: &Way, destination: IpAddr| address(way.gateway.unwrap_or(destination));
     let own = next_hop(way, destination);
-    // A packet of the other family takes that family's next hop where it lies on the same uplink, else this one's: the kernel sends
-    // either family to a next hop of either.
+    // A packet of the other family takes that family's next hop where it lies on the same uplink, else this one's: the kernel sends IPv4
+    // to a next hop of either family. IPv6 it does not (`bpf_out_neigh_v6`): see `is_lost_to_v6`.
     let other = other_family
         .and_then(|ip| Some((underlay.ways.get(ip)?, *ip)))
         .filter(|(other, _)| other.uplink == way.uplink)
@@ -73,6 +77,11 @@ fn row(this: &NodeObject, node: &NodeObject, underlay: &Underlay, settings: &Set
         next_hop_tunnel: if tunnel { own } else { Addr::NONE },
         outer: outer.filter(|_| tunnel).unwrap_or([0; 72]),
     })
+}
+
+/// Whether IPv6 packets, sent as they are, would go to an IPv4 next hop: nobody answers who has their address.
+fn is_lost_to_v6(row: &Node) -> bool {
+    row.flags & N_TUNNEL == 0 && row.next_hop6.is_v4()
 }
 
 fn way(underlay: &Underlay, destination: IpAddr) -> Result<&Way, String> {

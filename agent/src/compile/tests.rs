@@ -158,6 +158,16 @@ fn v4_pods_over_v6_nodes() {
 }
 
 #[test]
+fn ipv6_pods_of_a_node_without_an_ipv6_address_are_said_where_they_are_lost() {
+    let mut cluster = cluster();
+    cluster.nodes.insert("b".into(), node(&["192.0.2.2"], &["10.2.0.0/24", "fd00:2::/64"]));
+    let said = |encap, underlay: &Underlay| run(&cluster, underlay, &settings(encap)).0.problems.join("\n");
+    assert!(said(Encap::Auto, &underlay()).contains("\"b\" has no IPv6 InternalIP"));
+    assert!(!said(Encap::Vxlan, &underlay()).contains("no IPv6"), "the tunnel carries them");
+    assert!(!said(Encap::Auto, &Underlay { ipv6: false, ..underlay() }).contains("no IPv6"), "nobody here sends them");
+}
+
+#[test]
 fn masquerade_takes_the_nodes_own_address() {
     let (compiled, _) = run(&cluster(), &underlay(), &settings(Encap::Native));
     let uplink = compiled.desired.uplinks[&2];
