@@ -57,6 +57,28 @@ fn natively() {
     learns(Underlay::Segmenting, Carry::Native);
 }
 
+/// The node's own sockets, and what its stack forwards, are no pods: they are told through the door.
+#[test]
+fn the_node_learns_as_its_pods_do() {
+    for (underlay, carry) in [(Underlay::Passing, Carry::Tunnel4), (Underlay::Segmenting, Carry::Native)] {
+        let (bench, _, b) = narrow(underlay, carry);
+        let node = &bench.lab.nodes[0];
+        for v6 in [false, true] {
+            let (arrived, peer) = datagram::long(&node.space, &b.space, b.address(v6), 1390, 4).expect("sockets");
+            assert!(
+                (3..=4).contains(&arrived) && peer == Some(node.address(v6)),
+                "{arrived} from {peer:?}; {}",
+                bench.story()
+            );
+            bench.passes(Proto::Tcp, &node.space, &b.space, b.address(v6), node.address(v6));
+            let mut get = std::process::Command::new("ip");
+            let route = node.space.output(get.args(["route", "get", &b.address(v6).to_string()])).expect("ip");
+            assert!(route.contains("mtu 1400"), "{route}");
+        }
+        assert_eq!(bench.dropped(0, DropReason::TooBig).expect("a count"), 0, "{}", bench.story());
+    }
+}
+
 /// Without DF as well: what does not pass must not vanish without a word.
 #[test]
 fn the_answer_quotes_the_packet_and_comes_from_the_gateway() {

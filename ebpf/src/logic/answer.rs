@@ -1,7 +1,8 @@
-//! ICMP errors of our own: the pod's packet is turned into the error that quotes it, and goes back to the pod.
+//! ICMP errors of our own: a packet is turned into the error that quotes it, and goes back to its sender.
 //!
 //! Invariant: at most the endpoint's share a second, and never for an ICMP error, a later fragment or a multicast (RFC 1122 3.2.2,
-//! RFC 4443 2.4). The source is the pods' gateway: 169.254.1.1 or fe80::1, both on the pod's link.
+//! RFC 4443 2.4). To a pod the source is its gateway: 169.254.1.1 or fe80::1, both on the pod's link. To the node's stack it is the
+//! packet's destination: the stack believes at `osmia0` (rp_filter) only what its own route to leads there.
 
 use super::packet::{ETH_LEN, Room};
 use super::parse::{ICMP, ICMPV6, Part};
@@ -57,9 +58,16 @@ pub fn take<T: Tables>(t: &T, slot: u32, now: u32) -> bool {
     true
 }
 
-/// Turns the packet into `error` about itself, addressed to its source.
+/// The pods' gateway of the family.
 #[inline(always)]
-pub fn write<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, error: Error) -> Option<()> {
+#[must_use]
+pub const fn gateway<K: FlowKey>() -> Addr {
+    if K::V6 { Addr::v6(GATEWAY6) } else { Addr::v4(GATEWAY4) }
+}
+
+/// Turns the packet into `error` about itself, of `from`, addressed to its source.
+#[inline(always)]
+pub fn write<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, from: &Addr, error: Error) -> Option<()> {
     let whole = parsed.length;
     let quoted = ((parsed.l4 - parsed.l3) as u32 + QUOTED_TRANSPORT).min(whole);
     p.pull(ETH_LEN as u32 + quoted)?;
@@ -72,9 +80,9 @@ pub fn write<K: FlowKey, P: Packet>(p: &mut P, parsed: &Parsed<K>, error: Error)
     p.adjust_room(header, Room::Mac, 0).ok()?;
     p.write(0, &[s0, s1, s2, s3, s4, s5, d0, d1, d2, d3, d4, d5])?;
     if K::V6 {
-        write_v6(p, &parsed.key.src(), error, quoted, sum)
+        write_v6(p, from, &parsed.key.src(), error, quoted, sum)
     } else {
-        write_v4(p, &parsed.key.src(), error, quoted, sum)
+        write_v4(p, from, &parsed.key.src(), error, quoted, sum)
     }
 }
 
@@ -116,23 +124,23 @@ fn icmp(error: Error, sum: u32) -> [u8; 8] {
 }
 
 #[inline(always)]
-fn write_v4<P: Packet>(p: &mut P, dst: &Addr, error: Error, quoted: u32, sum: u32) -> Option<()> {
+fn write_v4<P: Packet>(p: &mut P, src: &Addr, dst: &Addr, error: Error, quoted: u32, sum: u32) -> Option<()> {
     let [l0, l1] = (quoted as u16 + 28).to_be_bytes();
-    let ([g0, g1, g2, g3], [a0, a1, a2, a3]) = (GATEWAY4, dst.to_v4());
+    let ([g0, g1, g2, g3], [a0, a1, a2, a3]) = (src.to_v4(), dst.to_v4());
     let fixed = checksum::add(checksum::of4([0x45, TOS, l0, l1]), checksum::of4([HOPS, ICMP, 0, 0]));
-    let header = checksum::add(fixed, checksum::add(checksum::of4(GATEWAY4), checksum::of4(dst.to_v4())));
+    let header = checksum::add(fixed, checksum::add(checksum::of4(src.to_v4()), checksum::of4(dst.to_v4())));
     let [c0, c1] = checksum::field(header);
     p.write(ETH_LEN, &[0x45, TOS, l0, l1, 0, 0, 0, 0, HOPS, ICMP, c0, c1, g0, g1, g2, g3, a0, a1, a2, a3])?;
     p.write(ETH_LEN + 20, &icmp(error, sum))
 }
 
 #[inline(always)]
-fn write_v6<P: Packet>(p: &mut P, dst: &Addr, error: Error, quoted: u32, sum: u32) -> Option<()> {
+fn write_v6<P: Packet>(p: &mut P, src: &Addr, dst: &Addr, error: Error, quoted: u32, sum: u32) -> Option<()> {
     let [l0, l1] = (quoted as u16 + 8).to_be_bytes();
     p.write(ETH_LEN, &[0x60 | TOS >> 4, (TOS & 0xf) << 4, 0, 0, l0, l1, ICMPV6, HOPS])?;
-    p.write(ETH_LEN + 8, &GATEWAY6)?;
+    p.write(ETH_LEN + 8, &src.0)?;
     p.write(ETH_LEN + 24, &dst.0)?;
-    let addresses = checksum::add(checksum::of16(&GATEWAY6), checksum::of16(&dst.0));
+    let addresses = checksum::add(checksum::of16(&src.0), checksum::of16(&dst.0));
     let pseudo = checksum::add(addresses, checksum::add(checksum::of2([l0, l1]), checksum::of2([0, ICMPV6])));
     p.write(ETH_LEN + 40, &icmp(error, checksum::add(sum, pseudo)))
 }

@@ -15,7 +15,7 @@ pub fn answer<K: FlowKey, P: Packet, T: Tables>(p: &mut P, t: &T, parsed: &Parse
     let kind = if K::V6 { V6 } else { V4 };
     let sent = answer::allowed(parsed)
         && answer::take(t, slot, now)
-        && answer::write(p, parsed, Error { kind, code: 0, rest: [0; 4] }).is_some();
+        && answer::write(p, parsed, &answer::gateway::<K>(), Error { kind, code: 0, rest: [0; 4] }).is_some();
     if !sent {
         return Verdict::drop(DropReason::HopLimit);
     }

@@ -4,8 +4,8 @@
 //! same way, since a BPF program can not fragment: the sender's kernel does it from then on.
 
 use super::answer::{self, Error};
-use super::{FlowKey, Packet, Parsed, Tables, Verdict};
-use crate::layout::{DropReason, Stat};
+use super::{FlowKey, Packet, Parsed, Tables, Verdict, forward};
+use crate::layout::{Config, DropReason, Stat};
 
 /// Destination unreachable, fragmentation needed: RFC 792, RFC 1191.
 const V4: (u8, u8) = (3, 4);
@@ -14,11 +14,13 @@ const V6: (u8, u8) = (2, 0);
 /// No IPv6 link is smaller; a host ignores less (RFC 8201 4).
 const V6_LEAST: u16 = 1280;
 
-/// Answers the pod of `slot`, at whose link the packet is; `mtu` is the largest IP packet in bytes on the way.
+/// Answers the pod of `slot`, at whose link the packet is, or with slot 0 the node's stack, which sent or forwarded it; `mtu` is the largest
+/// IP packet in bytes on the way.
 #[inline(always)]
 pub fn answer<K: FlowKey, P: Packet, T: Tables>(
     p: &mut P,
     t: &T,
+    config: &Config,
     parsed: &Parsed<K>,
     slot: u32,
     mtu: u16,
@@ -33,9 +35,10 @@ pub fn answer<K: FlowKey, P: Packet, T: Tables>(
     let (kind, code) = if K::V6 { V6 } else { V4 };
     // IPv6 has 32 bits of MTU, IPv4 the last 16 of the same four bytes.
     let mtu = if K::V6 { mtu.max(V6_LEAST) } else { mtu };
-    if answer::write(p, parsed, Error { kind, code, rest: u32::from(mtu).to_be_bytes() }).is_none() {
+    let from = if slot == 0 { parsed.key.dst() } else { answer::gateway::<K>() };
+    if answer::write(p, parsed, &from, Error { kind, code, rest: u32::from(mtu).to_be_bytes() }).is_none() {
         return Verdict::drop(DropReason::TooBig);
     }
     t.count(Stat::TooBigSent);
-    Verdict::reply(p.ifindex())
+    if slot == 0 { forward::to_stack(p, config) } else { Verdict::reply(p.ifindex()) }
 }

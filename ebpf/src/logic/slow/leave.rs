@@ -37,17 +37,18 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         mtu != NO_MTU && parsed.wire_length(self.packet) > u32::from(mtu)
     }
 
-    /// A packet too large for its way, or with its hops used up: a pod is told.
+    /// A packet too large for its way, or with its hops used up, which only a pod's are taken from: who sent it is told.
     #[inline(always)]
     pub(in crate::logic) fn refuse<K: Slow>(&mut self) -> Verdict {
         let parsed = *K::parsed(self.scratch);
         let (slot, mtu) = (self.scratch.mine().src_slot, self.scratch.mine().mtu);
-        let pod = self.scratch.via.kind() == Kind::Pod;
-        match (self.is_too_big(&parsed), pod) {
-            (true, true) => too_big::answer(self.packet, self.tables, &parsed, slot, mtu, self.now),
-            (false, true) => time_exceeded::answer(self.packet, self.tables, &parsed, slot, self.now),
-            (true, false) => Verdict::drop(DropReason::TooBig),
-            (false, false) => Verdict::drop(DropReason::HopLimit),
+        let slot = if self.scratch.via.kind() == Kind::Pod { slot } else { 0 };
+        if self.is_too_big(&parsed) {
+            return too_big::answer(self.packet, self.tables, self.config, &parsed, slot, mtu, self.now);
         }
+        if slot == 0 {
+            return Verdict::drop(DropReason::HopLimit);
+        }
+        time_exceeded::answer(self.packet, self.tables, &parsed, slot, self.now)
     }
 }
