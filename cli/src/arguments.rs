@@ -46,7 +46,7 @@ pub(crate) struct Common {
     /// JSON instead of tables
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Again and again; with --json a document a line
+    /// Again and again, every 2 seconds or as often as said; with --json a document a line
     #[arg(
         long, global = true, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds
     )]

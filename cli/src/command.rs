@@ -14,6 +14,7 @@ use crate::{arguments::Common, failure::Failure, render::Document};
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// What is loaded, how full it is, and what is wrong
+    #[command(after_help = status::EXAMPLES)]
     Status(status::Status),
     /// The maps themselves: sizes, all rows, one row
     #[command(subcommand)]
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Flow(flow::Flow),
     /// What was dropped: reasons with their counts, and the last packets' addresses
+    #[command(after_help = drop::EXAMPLES)]
     Drop(drop::Drop),
 }
 

@@ -14,6 +14,18 @@ use crate::{
     render::{Document, List},
 };
 
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  osmia drop                               reasons by packets, and the last flows with drops, newest first
+  osmia drop --reason NO_ROUTE --watch     one of them, every two seconds, while the packets go on
+  osmia drop --all --json                  every reason there is, for programs
+
+Columns:
+  BYTES        from the IP header on
+  DEVICE       where the packet was dropped: a pod's link, an uplink, the door
+  FIRST, LAST  ages of the first and the last such packet
+Counters begin with the first start of an agent after a boot. What each reason means and what to do: docs/drop-reasons.md.";
+
 #[derive(Args, Debug)]
 pub(crate) struct Drop {
     /// Only this reason, such as POLICY_INGRESS

@@ -22,6 +22,16 @@ use crate::{
     render::{Document, List, utc},
 };
 
+pub(super) const EXAMPLES: &str = "\
+Lines with ! say that packets are lost or will be, lines with ? may be all right; docs/operations.md says what to do about each.
+The exit code is 0 either way.
+
+Examples:
+  osmia status
+  osmia status --json --watch 10      a document every ten seconds, for programs: `problems`
+  osmia status --bpffs /srv/n2/bpf/osmia --run /srv/n2/run
+                                      another node's pins, and its agent's heartbeat";
+
 #[derive(Args, Debug)]
 pub(crate) struct Status {
     /// Run folder of the agent, for its heartbeat; `/run/osmia` where --bpffs is not given
