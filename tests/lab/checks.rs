@@ -181,12 +181,18 @@ fn lives(pid: u32) -> bool {
         .is_ok_and(|line| line.starts_with(b"sleep") || line.starts_with(b"/bin/sh"))
 }
 
+/// What agents turn on while programs go on or off a device, and the number by which they know it for theirs.
+const SWITCH: &str = "/sys/kernel/rcu_expedited";
+const AGENTS: &str = "7304045";
+
 #[test]
 fn a_demo_that_is_told_to_end_or_killed_takes_everything_along() {
     for signal in ["-INT", "-KILL"] {
         let (mut demo, folder, agents) = demo_with_an_idle_agent();
         let run = run_folder_of(demo.id());
         assert!(agents.iter().all(|pid| lives(*pid)) && run.exists());
+        // As an agent leaves it that is killed at the wrong moment.
+        fs::write(SWITCH, AGENTS).unwrap();
         let kill = Command::new("kill").args([signal, &demo.id().to_string()]).status().unwrap();
         assert!(kill.success());
         demo.wait().unwrap();
@@ -196,6 +202,11 @@ fn a_demo_that_is_told_to_end_or_killed_takes_everything_along() {
             drop(lab(Options::default()));
         }
         assert!(!run.exists(), "{signal}: {} is left", run.display());
+        let off = (0..50).any(|_| {
+            thread::sleep(Duration::from_millis(100));
+            fs::read_to_string(SWITCH).unwrap().trim() != AGENTS
+        });
+        assert!(off, "{signal}: {SWITCH} is left on");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
+use crate::switch;
+
 /// Short, since a socket's path may have 107 bytes.
 const BASE: &str = "/tmp/osm-lab";
 const LOCK: &str = "lock";
@@ -30,6 +32,7 @@ impl Folder {
     /// # Errors
     /// The file system refused.
     pub(crate) fn create() -> Result<Self> {
+        switch::watch()?;
         let base = Path::new(BASE);
         fs::create_dir_all(base).with_context(|| format!("make {BASE}"))?;
         // One at a time: a folder whose lock is not taken yet would be a leftover to another lab.

@@ -17,7 +17,8 @@
 //! # Ok::<_, anyhow::Error>(())
 //! ```
 //!
-//! Invariant: nothing outside the lab's own namespaces and its run folder is touched, and several labs live side by side.
+//! Invariant: nothing outside the lab's own namespaces and its run folder is touched, but for a switch of the kernel that agents turn on for
+//! milliseconds, which is off again at the end; and several labs live side by side.
 
 mod agent;
 mod capture;
@@ -34,6 +35,7 @@ mod probe;
 mod reboot;
 mod signals;
 mod space;
+mod switch;
 mod sys;
 mod withhold;
 mod world;
