@@ -92,9 +92,14 @@ impl Publisher {
         if fs::read_to_string(&path).is_ok_and(|old| old == text) {
             return Ok(());
         }
-        fs::create_dir_all(&self.dir)?;
         let new = self.dir.join(self.unfinished(file));
-        fs::write(&new, text)?;
+        if let Err(error) = fs::write(&new, text) {
+            if error.kind() != ErrorKind::NotFound {
+                return Err(error);
+            }
+            fs::create_dir_all(&self.dir)?;
+            fs::write(&new, text)?;
+        }
         fs::rename(&new, &path)
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::dataplane::Shared;
 use crate::{
     attachments::NodeFacts,
-    compile::{addresses_to_resolve, compile, pod_mtu},
+    compile::{Desired, addresses_to_resolve, compile, pod_mtu},
     model::{Cluster, Event, Numbers, Settings, Underlay},
     serve::metrics::Metrics,
     underlay::Wanted,
@@ -22,6 +22,8 @@ pub(super) struct Model {
     want: watch::Sender<Wanted>,
     shared: Shared,
     metrics: Arc<Metrics>,
+    /// What the maps hold, programs on all its devices; `None` while that is not sure.
+    brought: Option<Desired>,
     /// What is wrong as far as the maps go.
     problems: BTreeSet<String>,
     /// What of it was said, so that it is said once.
@@ -46,6 +48,7 @@ impl Model {
             want,
             shared,
             metrics,
+            brought: None,
             problems: BTreeSet::new(),
             said: BTreeSet::new(),
         }
@@ -81,9 +84,12 @@ impl Model {
 
     pub(super) fn set_underlay(&mut self, underlay: Underlay) {
         self.underlay = underlay;
+        // Another device may have the number of one that went: its programs are looked at.
+        self.brought = None;
     }
 
-    /// Brings the maps to the model. False: they refused, and it has to be tried again.
+    /// Brings the maps to the model. False: they refused, and it has to be tried again. Pods come and go without anything to bring, as a
+    /// rule.
     pub(super) fn bring(&mut self) -> bool {
         let without = self.numbers.assign(&self.cluster, &self.settings.node);
         let compiled = compile(&self.cluster, &self.underlay, &self.settings, &self.numbers);
@@ -91,15 +97,20 @@ impl Model {
         self.problems = compiled.problems.into_iter().chain(numberless).collect();
         self.metrics.problems("model", self.problems.len());
         let desired = compiled.desired;
+        if self.brought.as_ref() == Some(&desired) {
+            return true;
+        }
+        self.brought = None;
         let result = self.shared.apply(&desired);
         self.metrics.applied(result.is_ok());
         match result {
             Ok(applied) => {
                 // A device that vanished meanwhile comes as an event; until the maps are as wanted no number is given again.
+                self.metrics.rows(desired.nodes.len(), desired.routes.len(), applied.generation);
                 if applied.gone.is_empty() {
                     self.numbers.settle();
+                    self.brought = Some(desired);
                 }
-                self.metrics.rows(desired.nodes.len(), desired.routes.len(), applied.generation);
                 true
             }
             Err(error) => {

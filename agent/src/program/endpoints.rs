@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use osmia_maps::layout::{Addr, Endpoint, endpoint::E_PRESENT};
 use tracing::warn;
 
-use super::{ApplyError, Dataplane, links, load};
+use super::{ApplyError, Dataplane, Expedited, links, load};
 
 impl Dataplane {
     /// Puts an endpoint's programs on its link and its rows into the maps; replaces what the slot held. In force when this returns.
@@ -16,8 +16,11 @@ impl Dataplane {
     /// The link is gone, a map is full, or the slot does not exist.
     pub fn put_endpoint(&mut self, slot: u32, endpoint: Endpoint) -> Result<(), ApplyError> {
         self.check_slot(slot)?;
-        for place in links::endpoint(endpoint.ifindex) {
-            self.links.attach(&mut self.ebpf, place)?;
+        {
+            let _short = self.links.tcx().then(Expedited::begin);
+            for place in links::endpoint(endpoint.ifindex) {
+                self.links.attach(&mut self.ebpf, place)?;
+            }
         }
         let row = Endpoint { flags: endpoint.flags | E_PRESENT, ..endpoint };
         let before = self.tables.endpoints.get(&slot)?.filter(|old| old.flags & E_PRESENT != 0);

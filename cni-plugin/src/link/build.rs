@@ -146,6 +146,9 @@ fn inet(index: u32, address: IpAddr, gateway_mac: Mac) -> Vec<Ask> {
         Ask::new("adding the pod's address", message::new_address(index, address)),
         Ask::new("adding the gateway as a neighbour", message::new_neighbour(index, gateway, gateway_mac)),
     ];
+    if let IpAddr::V6(address) = address {
+        asks.push(Ask::new("adding the route to the pod's own address", message::new_local_route(index, address)));
+    }
     if let IpAddr::V4(gateway) = gateway {
         asks.push(Ask::new("adding the route to the gateway", message::new_link_route(index, gateway)));
     }

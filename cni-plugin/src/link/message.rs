@@ -16,6 +16,9 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::spec::Mac;
 
+/// `RT_TABLE_LOCAL` of linux/rtnetlink.h.
+const LOCAL_TABLE: u8 = 255;
+
 /// One end of a veth, before it exists.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
@@ -149,6 +152,19 @@ pub fn new_link_route(index: u32, gateway: std::net::Ipv4Addr) -> RouteNetlinkMe
     let mut message = route(index, AddressFamily::Inet, RouteScope::Link);
     message.header.destination_prefix_length = 32;
     message.attributes.push(RouteAttribute::Destination(RouteAddress::Inet(gateway)));
+    RouteNetlinkMessage::NewRoute(message)
+}
+
+/// What comes for a pod's IPv6 address is for the pod. The kernel says the same of each address, but for one without duplicate address
+/// detection in a worker (`addrconf_dad_work`, net/ipv6/addrconf.c), which waits for a lock while other pods start: until then the pod
+/// would not answer.
+#[must_use]
+pub fn new_local_route(index: u32, address: std::net::Ipv6Addr) -> RouteNetlinkMessage {
+    let mut message = route(index, AddressFamily::Inet6, RouteScope::Universe);
+    message.header.table = LOCAL_TABLE;
+    message.header.kind = RouteType::Local;
+    message.header.destination_prefix_length = 128;
+    message.attributes.push(RouteAttribute::Destination(RouteAddress::Inet6(address)));
     RouteNetlinkMessage::NewRoute(message)
 }
 

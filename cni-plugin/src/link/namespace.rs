@@ -9,8 +9,6 @@ use std::thread;
 use rustix::fs::{Mode, OFlags, fstat, fstatfs, open};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::Netlink;
-
 /// Magic number of the file system that namespaces are files of (`linux/magic.h`, NSFS_MAGIC).
 const NSFS: i64 = 0x6e73_6673;
 
@@ -53,12 +51,13 @@ impl Namespace {
         Ok(Self { fd })
     }
 
-    /// A netlink socket in it.
+    /// Moves the calling thread into it, for good: a way back could fail. Nothing but the network changes for it: files, and sockets that
+    /// are reached by a path, stay where they are. Sockets that it has open do too.
     ///
     /// # Errors
-    /// It cannot be entered (another kind of namespace: EINVAL), or the socket failed.
-    pub fn netlink(&self) -> io::Result<Netlink> {
-        self.inside(Netlink::open)
+    /// What the kernel says; EINVAL for another kind of namespace.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
     /// Lets a link of it have IPv6 addresses: some runtimes create namespaces with IPv6 disabled.
@@ -67,15 +66,11 @@ impl Namespace {
     /// The setting cannot be written.
     pub fn enable_ipv6(&self, ifname: &str) -> io::Result<()> {
         let path = Path::new("/proc/sys/net/ipv6/conf").join(ifname).join("disable_ipv6");
-        self.inside(|| fs::write(path, "0"))
-    }
-
-    /// Runs something in the namespace, in a thread that ends with it: there is no way back that could fail.
-    fn inside<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        // In a thread that ends with it: the caller stays where it is.
         thread::scope(|scope| {
             let inside = thread::Builder::new().spawn_scoped(scope, || {
-                move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?;
-                work()
+                self.enter()?;
+                fs::write(path, "0")
             })?;
             inside.join().unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace panicked")))
         })

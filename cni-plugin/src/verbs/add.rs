@@ -94,9 +94,10 @@ pub(super) fn open(netns: &str) -> Result<Namespace, Failure> {
     })
 }
 
-/// A socket in the pod's namespace.
+/// A socket in the pod's namespace. The process moves there with it: a thread for it alone would take longer than all that is built
+/// there, and nothing that comes later is of the node's network but the socket that its caller opened before.
 pub(super) fn enter(namespace: &Namespace, netns: &str) -> Result<Netlink, Failure> {
-    namespace.netlink().map_err(|e| {
+    namespace.enter().and_then(|()| Netlink::open()).map_err(|e| {
         Failure::new(code::ENVIRONMENT, format!("CNI_NETNS {netns:?} cannot be entered: {e}"))
             .with_details("it must be a network namespace, and the runtime must run as root")
     })

@@ -34,8 +34,8 @@ pub fn check(context: &Context, attach: &Attach) -> Result<(), Failure> {
         Failure::new(code::CONFIG, format!("prevResult is {e}: the runtime must pass the result of the ADD"))
     })?;
     let namespace = open(&attach.netns)?;
-    let mut pod = enter(&namespace, &attach.netns)?;
     let mut host = host_netlink()?;
+    let mut pod = enter(&namespace, &attach.netns)?;
 
     let answer = Agent::connect(&context.config.socket, Instant::now() + WAIT, context.deadline(LIMIT))
         .and_then(|mut agent| agent.ask(&Request::Check { key: attach.key.clone() }, None))

@@ -174,7 +174,7 @@ impl Floor {
         let took = self.node.run(|| {
             let start = Instant::now();
             let namespace = Namespace::open(&path.to_string_lossy())?;
-            let mut inside = namespace.netlink()?;
+            let mut inside = pod.space.run(Netlink::open)??;
             build(&plan, host, &mut inside, &namespace)?;
             Ok::<_, anyhow::Error>(start.elapsed())
         })??;
@@ -201,7 +201,7 @@ pub(super) fn agent_part(lab: &Lab, pod: &Sandbox) -> Result<Duration> {
         let deadline = Instant::now() + PATIENCE;
         let mut agent = Agent::connect(&socket, deadline, deadline)?;
         let namespace = Namespace::open(&netns)?;
-        let (mut host, mut inside) = (Netlink::open()?, namespace.netlink()?);
+        let (mut host, mut inside) = (Netlink::open()?, pod.space.run(Netlink::open)??);
         let reserve = Request::Reserve {
             key: key.clone(),
             network: "osmia".into(),
