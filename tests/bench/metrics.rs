@@ -1,6 +1,7 @@
 //! The metrics, by their numbers in docs/benchmarks.md.
 
 mod attach;
+mod cli;
 mod node;
 mod plugins;
 mod test_run;
@@ -50,6 +51,8 @@ pub(crate) enum Metric {
     Agent,
     /// The plugin's start
     Plugin,
+    /// `osmia` on a node with many pods
+    Cli,
     /// The references among themselves
     #[value(skip)]
     References,
@@ -57,7 +60,7 @@ pub(crate) enum Metric {
 
 impl Metric {
     /// All that a run without choice measures.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Small,
         Self::Rr,
         Self::Crr,
@@ -68,6 +71,7 @@ impl Metric {
         Self::TestRun,
         Self::Agent,
         Self::Plugin,
+        Self::Cli,
     ];
 
     /// As in the table.
@@ -83,6 +87,7 @@ impl Metric {
             Self::TestRun => "11",
             Self::Agent => "agent",
             Self::Plugin => "plugin",
+            Self::Cli => "cli",
             Self::References => "-",
         }
     }
@@ -100,6 +105,7 @@ impl Metric {
             Self::TestRun => test_run::measure(bench),
             Self::Agent => node::idle(bench),
             Self::Plugin => node::version(bench),
+            Self::Cli => cli::endpoints(bench),
             Self::References => traffic::references(bench),
         }
     }

@@ -9,7 +9,7 @@ use crate::stats::Spread;
 /// A figure beside its target.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
-    /// Number of the metric in docs/benchmarks.md, or `agent`, `plugin`.
+    /// Number of the metric in docs/benchmarks.md, or `agent`, `plugin`, `cli`.
     pub(crate) metric: &'static str,
     /// What was measured.
     pub(crate) what: String,

@@ -7,7 +7,7 @@
 mod commands;
 mod fixture;
 mod flows;
+mod large;
 mod reading;
 mod refusals;
-mod speed;
 mod status;

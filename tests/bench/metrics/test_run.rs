@@ -43,8 +43,7 @@ fn in_here(bursts: usize) -> Result<Vec<Row>> {
     cpu::settle(cpu::Cpu::Main)?;
     let mut object = load()?;
     let empty = own::empty()?;
-    let now = classifier(&mut object, programs::CLOCK)?;
-    let now = sys::test_run(now.as_fd(), &[0; 64], 1)?;
+    let clock = classifier(&mut object, programs::CLOCK)?;
     configure(&mut object)?;
     let program = classifier(&mut object, programs::FROM_POD.name)?;
 
@@ -52,7 +51,7 @@ fn in_here(bursts: usize) -> Result<Vec<Row>> {
     let (sport, dport) = (PORTS.0.to_be_bytes(), PORTS.1.to_be_bytes());
     let key = FlowKey4 { src: from, dst: to, sport, dport, proto: UDP, ..FlowKey4::default() };
     let bytes = [from.as_slice(), &to, &sport, &dport, &[UDP, 0, 0, 0]].concat();
-    let case = |name, packet| Case { program: &program, empty: &empty, now, packet, name, bursts };
+    let case = |name, packet| Case { program: &program, empty: &empty, clock: &clock, packet, name, bursts };
     let mut rows =
         case("IPv4", packet(&Ip::new(from, to))).rows(&mut object, key, &bytes, maps::FLOW4, maps::FLOW4_NEW)?;
 
@@ -73,7 +72,8 @@ fn in_here(bursts: usize) -> Result<Vec<Row>> {
 struct Case<'a> {
     program: &'a OwnedFd,
     empty: &'a OwnedFd,
-    now: u32,
+    /// Tells the dataplane's tick.
+    clock: &'a OwnedFd,
     packet: Vec<u8>,
     name: &'static str,
     bursts: usize,
@@ -100,12 +100,12 @@ impl Case<'_> {
             let (mut costs, mut absolutes) = (Vec::new(), Vec::new());
             for _ in 0..self.bursts {
                 // As new: on probation it would be promoted after a second.
-                established.insert(&key, &self.entry(), 0)?;
+                established.insert(&key, &self.entry()?, 0)?;
                 let floor = self.time(self.empty.as_fd(), 0)?;
                 let one = self.time(lookup.as_fd(), 1)?;
                 if !first {
                     established.remove(&key)?;
-                    probation.insert(&key, &self.entry(), 0)?;
+                    probation.insert(&key, &self.entry()?, 0)?;
                 }
                 let whole = self.time(self.program.as_fd(), REDIRECT)?;
                 costs.push((whole - floor) / (one - floor));
@@ -120,19 +120,20 @@ impl Case<'_> {
         Ok(rows)
     }
 
-    /// A flow between two pods of this node.
-    fn entry(&self) -> FlowEntry {
-        FlowEntry {
+    /// A flow between two pods of this node, seen just now: what is measured before must not let it expire.
+    fn entry(&self) -> Result<FlowEntry> {
+        let now = sys::test_run(self.clock.as_fd(), &[0; 64], 1)?;
+        Ok(FlowEntry {
             hook: LOOPBACK,
             target: LOOPBACK,
             action: FlowAction::Peer as u8,
             flags: F_OPENER | F_REPLIED | F_NO_HOP,
             mtu: NO_MTU,
-            last_seen: self.now,
-            created: self.now,
-            replied: self.now,
+            last_seen: now,
+            created: now,
+            replied: now,
             ..FlowEntry::default()
-        }
+        })
     }
 
     /// CPU time of a run, ns.
