@@ -16,20 +16,26 @@ pub(crate) const HTTP: &str = "127.0.0.1:9480";
 
 /// Rows, records, addresses, queued DELs, status files: what is gone when DEL has answered. Needs an agent that serves.
 pub(crate) fn now(node: &Node) -> BTreeSet<String> {
-    let mut held = BTreeSet::new();
+    let mut held = files_of(node);
     for map in ["endpoints", "endpoint_addr", "endpoint_if"] {
         held.extend(rows(node, map).into_iter().map(|key| format!("row of {map}: {key}")));
     }
-    held.extend(records(node).into_iter().map(|link| format!("record in the journal: {link}")));
-    held.extend(files(&node.paths.state.join("queue"), &["lock"]).into_iter().map(|name| format!("queued: {name}")));
-    let status = files(&node.paths.manifests.join("status"), &[]);
-    held.extend(status.into_iter().map(|name| format!("status file: {name}")));
     for (series, value) in metrics(node) {
         let counts = ["osmia_attachments{", "osmia_addresses{"].iter().any(|family| series.starts_with(family));
         if counts && !series.contains("state=\"resting\"") && !series.contains("state=\"capacity\"") && value > 0.0 {
             held.insert(format!("{series} {value}"));
         }
     }
+    held
+}
+
+/// Records in the journal, queued DELs and status files alone, without asking the agent.
+pub(crate) fn files_of(node: &Node) -> BTreeSet<String> {
+    let mut held: BTreeSet<_> =
+        records(node).into_iter().map(|link| format!("record in the journal: {link}")).collect();
+    held.extend(files(&node.paths.state.join("queue"), &["lock"]).into_iter().map(|name| format!("queued: {name}")));
+    let status = files(&node.paths.manifests.join("status"), &[]);
+    held.extend(status.into_iter().map(|name| format!("status file: {name}")));
     held
 }
 

@@ -47,11 +47,12 @@ fn del(stage: &Stage, sandbox: &Sandbox, misbehave: Misbehave, when: &str) {
     deleted.unwrap_or_else(|err| panic!("DEL {when}: {err:#}\n{}", stage.story()));
 }
 
-/// Neither journal nor queue nor row speaks of the sandbox.
+/// No file speaks of the sandbox. What else is held has no name of its own and is looked at when all is over.
 fn gone(stage: &Stage, sandbox: &Sandbox, when: &str) {
     let key = AttachmentKey::new(sandbox.attachment.container_id.as_str(), "eth0").unwrap();
-    let link = host_link_name(&key);
-    let held: Vec<_> = held::now(stage.node()).into_iter().filter(|line| line.contains(&link)).collect();
+    let (link, status) = (host_link_name(&key), format!("default.{}.yaml", sandbox.name));
+    let held = held::files_of(stage.node());
+    let held: Vec<_> = held.iter().filter(|line| line.contains(&link) || line.contains(&status)).collect();
     assert!(held.is_empty(), "{when}: {held:?}\n{}", stage.story());
 }
 
