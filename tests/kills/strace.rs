@@ -43,10 +43,23 @@ pub(crate) fn delaying(step: &Step, time: Duration) -> Vec<String> {
     ["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject].map(str::to_owned).to_vec()
 }
 
-/// The steps of each thread in a trace, in their order. A call that another thread interrupts counts where it begins.
+/// The steps of each thread in a trace, in their order.
 pub(crate) fn steps(trace: &Path) -> BTreeMap<u32, Vec<Step>> {
+    let calls = calls(trace).into_iter();
+    calls.map(|(thread, calls)| (thread, calls.into_iter().map(|call| call.step).collect())).collect()
+}
+
+/// A step, and what strace wrote of it.
+pub(crate) struct Call {
+    pub(crate) step: Step,
+    /// With its result, unless another thread's call came between.
+    pub(crate) text: String,
+}
+
+/// The calls of each thread in a trace, in their order. One that another thread interrupts counts where it begins.
+pub(crate) fn calls(trace: &Path) -> BTreeMap<u32, Vec<Call>> {
     let text = fs::read_to_string(trace).unwrap_or_default();
-    let (mut steps, mut counts) = (BTreeMap::<u32, Vec<Step>>::new(), HashMap::new());
+    let (mut calls, mut counts) = (BTreeMap::<u32, Vec<Call>>::new(), HashMap::new());
     for line in text.lines() {
         let Some((thread, rest)) = line.split_once(' ') else { continue };
         let Some((call, _)) = rest.trim_start().split_once('(') else { continue };
@@ -56,9 +69,10 @@ pub(crate) fn steps(trace: &Path) -> BTreeMap<u32, Vec<Step>> {
         }
         let nth = counts.entry((thread, call.to_owned())).or_insert(0);
         *nth += 1;
-        steps.entry(thread).or_default().push(Step { call: call.to_owned(), nth: *nth });
+        let step = Step { call: call.to_owned(), nth: *nth };
+        calls.entry(thread).or_default().push(Call { step, text: rest.to_owned() });
     }
-    steps
+    calls
 }
 
 /// strace on a process that runs already. Dropped, it lets go of it.
