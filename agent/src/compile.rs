@@ -13,7 +13,7 @@ use osmia_maps::layout::{
     config::{C_IPV6, C_STACK_SERVICES},
 };
 
-use crate::model::{Cluster, Encap, Numbers, Settings, Underlay, UplinkState, cluster::NodeObject};
+use crate::model::{Cluster, Encap, Exit, Numbers, Settings, Underlay, UplinkState, cluster::NodeObject};
 
 mod nodes;
 mod outer;
@@ -44,6 +44,8 @@ pub struct Desired {
     pub nodes: BTreeMap<u16, Node>,
     /// Whose is a prefix.
     pub routes: BTreeMap<RouteKey, Route>,
+    /// No row: the kernel's routes that flows out of the cluster were decided by. Others make another route generation.
+    pub exits: Vec<Exit>,
 }
 
 /// The rows and what is wrong with the model they come from.
@@ -72,6 +74,7 @@ pub fn compile(cluster: &Cluster, underlay: &Underlay, settings: &Settings, numb
         uplinks: underlay.uplinks.iter().map(|(ifindex, state)| (*ifindex, uplink(this, state))).collect(),
         nodes: nodes::rows(cluster, this, underlay, settings, numbers, &mut problems),
         routes: routes::rows(cluster, this, underlay, settings, numbers, &mut problems),
+        exits: underlay.exits.clone(),
     };
     Compiled { desired, problems }
 }

@@ -12,4 +12,4 @@ pub use cluster::{Cluster, NodeObject, PodObject};
 pub use event::Event;
 pub use numbers::Numbers;
 pub use settings::{Encap, Settings};
-pub use underlay::{Underlay, UplinkState, Way};
+pub use underlay::{Exit, Underlay, UplinkState, Way};

@@ -17,3 +17,4 @@ mod moving;
 mod reboot;
 mod stage;
 mod tunnel;
+mod uplinks;

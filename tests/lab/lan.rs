@@ -42,12 +42,14 @@ impl Subnet {
     }
 
     /// Address of the node with this number.
-    pub(crate) const fn v4(self, host: u8) -> Ipv4Addr {
+    #[must_use]
+    pub const fn v4(self, host: u8) -> Ipv4Addr {
         Ipv4Addr::new(172, 30, self.number(), host)
     }
 
     /// As [`Self::v4`].
-    pub(crate) const fn v6(self, host: u8) -> Ipv6Addr {
+    #[must_use]
+    pub const fn v6(self, host: u8) -> Ipv6Addr {
         Ipv6Addr::new(0xfd30, 0, 0, self.number() as u16, 0, 0, 0, host as u16)
     }
 }
@@ -148,6 +150,34 @@ link set node{host} master {bridge} up
             routes += &format!("route add default via {}\n", subnet.v6(ROUTER));
         }
         node.ip(&format!("{addresses}link set {UPLINK} up\n{routes}"))
+    }
+}
+
+impl Lan {
+    /// Gives a node a second uplink `device` in `subnet`, with addresses of number `host` and default routes that the first one's precede.
+    ///
+    /// # Errors
+    /// The kernel refused, such as for a number that is taken.
+    pub fn plug_second(&self, node: &Space, subnet: Subnet, host: u8, device: &str) -> Result<()> {
+        let (mtu, bridge, path) = (self.mtu, subnet.bridge(), node.net_path());
+        self.bridges.ip(&format!(
+            "link add node{host} mtu {mtu} type veth peer name {device} mtu {mtu} netns {}
+link set node{host} master {bridge} up
+",
+            path.display()
+        ))?;
+        node.ip(&format!(
+            "address add {}/24 dev {device}
+address add {}/64 dev {device} nodad
+link set {device} up
+route add default via {} metric 2000
+route add default via {} metric 2000
+",
+            subnet.v4(host),
+            subnet.v6(host),
+            subnet.v4(ROUTER),
+            subnet.v6(ROUTER)
+        ))
     }
 }
 

@@ -16,6 +16,8 @@ pub struct Underlay {
     pub ways: BTreeMap<IpAddr, Way>,
     /// The addresses that were asked for. One without a way leads nowhere; one that is not here may do so yet.
     pub asked: BTreeSet<IpAddr>,
+    /// The kernel's routes that what leaves the cluster goes by, sorted: flows remember the answer they got.
+    pub exits: Vec<Exit>,
     /// Every address of this node, any device but ours.
     pub local_addresses: Vec<IpAddr>,
     /// Ifindex of `osmia0`, once it is there.
@@ -39,6 +41,23 @@ pub struct UplinkState {
     pub mac: [u8; 6],
     /// Its addresses with prefix lengths, global scope first, in the kernel's order.
     pub addresses: Vec<IpNet>,
+}
+
+/// A route over an uplink, or to nowhere. What matters is whether it is another one than before.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Exit {
+    /// Number of its table.
+    pub table: u32,
+    /// Destination; `None` for a default route.
+    pub to: Option<IpNet>,
+    /// 4 or 6 for a default route.
+    pub family: u8,
+    /// Metric (RTA_PRIORITY).
+    pub metric: u32,
+    /// Type (rtm_type).
+    pub kind: u8,
+    /// Ifindex and gateway of each hop.
+    pub hops: Vec<(u32, Option<IpAddr>)>,
 }
 
 /// How the kernel would send to an address.

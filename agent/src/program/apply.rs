@@ -10,7 +10,7 @@ use osmia_maps::layout::{Addr, Config, Node, Route, RouteKey, Uplink, maps, node
 use tracing::{info, warn};
 
 use super::{ApplyError, AttachError, Dataplane, Expedited, diff::Diff, links};
-use crate::compile::Desired;
+use crate::{compile::Desired, model::Exit};
 
 /// The rows in the maps, as far as [`Desired`] speaks of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,6 +19,7 @@ pub(super) struct Installed {
     uplinks: BTreeMap<u32, Uplink>,
     nodes: BTreeMap<u32, Node>,
     routes: BTreeMap<RouteKey, Route>,
+    exits: Vec<Exit>,
 }
 
 /// What [`Dataplane::apply`] did.
@@ -56,6 +57,7 @@ impl Dataplane {
             uplinks: desired.uplinks.clone(),
             nodes: desired.nodes.iter().map(|(number, node)| (u32::from(*number), *node)).collect(),
             routes: desired.routes.clone(),
+            exits: desired.exits.clone(),
         };
         self.fits(&wanted)?;
         // Taken: whatever fails below, the next call dumps the maps again instead of believing.
@@ -68,8 +70,11 @@ impl Dataplane {
         let rows = self.write(&there, &wanted)?;
         let attached = self.attach_underlay(&wanted);
         // Also where a device refuses its programs: rows that were only dumped may be newer than the generation: whoever wrote them may have been killed before raising it.
-        let generation =
-            if sure && rows == 0 { self.tables.epochs.get(&0)?.unwrap_or(0) } else { self.tables.raise(0)? };
+        let generation = if sure && rows == 0 && there.exits == wanted.exits {
+            self.tables.epochs.get(&0)?.unwrap_or(0)
+        } else {
+            self.tables.raise(0)?
+        };
         let gone = attached?;
         self.clean(&there, &wanted)?;
         if rows != 0 {
@@ -110,6 +115,7 @@ impl Dataplane {
             uplinks: self.tables.uplinks.dump()?,
             nodes: nodes.collect(),
             routes: self.tables.routes.dump()?,
+            exits: Vec::new(),
         })
     }
 

@@ -9,14 +9,17 @@ use anyhow::{Context as _, Result};
 use futures_util::TryStreamExt as _;
 use ipnet::IpNet;
 use netlink_packet_route::{
+    AddressFamily,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
     link::{
         AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo,
         LinkLayerType, LinkMessage,
     },
-    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType},
+    route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType, RouteVia},
 };
 use rtnetlink::{Handle, RouteMessageBuilder};
+
+use crate::model::Exit;
 
 /// A device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +71,8 @@ pub(super) struct Picture {
     pub(super) addresses: Vec<Address>,
     /// Devices that default routes lead over.
     pub(super) default_over: BTreeSet<u32>,
+    /// Every route, of any table and device, that leads away from the node or nowhere.
+    pub(super) exits: Vec<Exit>,
     /// Routes over the device asked for.
     pub(super) door_routes: Vec<MainRoute>,
     /// Whether this kernel has IPv6.
@@ -107,16 +112,34 @@ impl Picture {
 
     fn note(&mut self, message: RouteMessage, door: Option<u32>) {
         let mut table = u32::from(message.header.table);
-        let (mut destination, mut source, mut over) = (None, None, Vec::new());
+        let (mut destination, mut source, mut gateway, mut metric) = (None, None, None, 0);
+        let (mut over, mut hops) = (Vec::new(), Vec::new());
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Table(id) => table = *id,
                 RouteAttribute::Destination(to) => destination = ip(to),
                 RouteAttribute::PrefSource(from) => source = ip(from),
                 RouteAttribute::Oif(ifindex) => over.push(*ifindex),
-                RouteAttribute::MultiPath(hops) => over.extend(hops.iter().map(|hop| hop.interface_index)),
+                RouteAttribute::Gateway(to) => gateway = ip(to),
+                RouteAttribute::Via(RouteVia::Inet6(to)) => gateway = Some(IpAddr::V6(*to)),
+                RouteAttribute::Priority(number) => metric = *number,
+                RouteAttribute::MultiPath(each) => {
+                    over.extend(each.iter().map(|hop| hop.interface_index));
+                    hops.extend(each.iter().map(|hop| (hop.interface_index, gateway_of(&hop.attributes))));
+                }
                 _ => {}
             }
+        }
+        let leads = |kind| {
+            matches!(kind, RouteType::Unicast | RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit)
+        };
+        if leads(message.header.kind) {
+            if hops.is_empty() {
+                hops.extend(over.iter().map(|ifindex| (*ifindex, gateway)));
+            }
+            let to = destination.and_then(|to| IpNet::new(to, message.header.destination_prefix_length).ok());
+            let family = if message.header.address_family == AddressFamily::Inet6 { 6 } else { 4 };
+            self.exits.push(Exit { table, to, family, metric, kind: message.header.kind.into(), hops });
         }
         if table != u32::from(RouteHeader::RT_TABLE_MAIN) || message.header.kind != RouteType::Unicast {
             return;
@@ -129,6 +152,14 @@ impl Picture {
             self.door_routes.push(MainRoute { destination, ifindex: door, source, message });
         }
     }
+}
+
+fn gateway_of(attributes: &[RouteAttribute]) -> Option<IpAddr> {
+    attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Gateway(to) => ip(to),
+        RouteAttribute::Via(RouteVia::Inet6(to)) => Some(IpAddr::V6(*to)),
+        _ => None,
+    })
 }
 
 pub(super) fn ip(address: &RouteAddress) -> Option<IpAddr> {

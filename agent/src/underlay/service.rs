@@ -14,7 +14,7 @@ use super::{
     uplinks::{self, Choice},
     ways,
 };
-use crate::model::Underlay;
+use crate::model::{Exit, Underlay};
 
 /// Events within this time are one look: a device coming up sends a dozen.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -117,6 +117,7 @@ impl Keeper {
 fn underlay(picture: &Picture, choice: Choice) -> Underlay {
     let ifindex = |name: &str| picture.find(name).map_or(0, |(ifindex, _)| ifindex);
     Underlay {
+        exits: exits(picture, &choice),
         local_addresses: uplinks::local_addresses(picture),
         uplinks: choice.uplinks,
         ways: Default::default(),
@@ -127,4 +128,13 @@ fn underlay(picture: &Picture, choice: Choice) -> Underlay {
         tunnel_dev: picture.find(TUNNEL).filter(|(_, device)| device.up).map_or(0, |(ifindex, _)| ifindex),
         ipv6: picture.ipv6,
     }
+}
+
+/// Routes over uplinks and those that lead nowhere. What is over other devices comes and goes with other things of the node.
+fn exits(picture: &Picture, choice: &Choice) -> Vec<Exit> {
+    let counts =
+        |exit: &&Exit| exit.hops.is_empty() || exit.hops.iter().any(|(over, _)| choice.uplinks.contains_key(over));
+    let mut exits: Vec<Exit> = picture.exits.iter().filter(counts).cloned().collect();
+    exits.sort();
+    exits
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs};
 use osmia_agent::{
     clock::SystemClock,
     compile::Desired,
+    model::Exit,
     program::{Attaching, Dataplane, OBJECT, OpenError, Options},
 };
 use osmia_maps::{
@@ -124,6 +125,21 @@ fn rows_and_programs_that_are_not_wanted_any_more_go() {
     assert_eq!(tables::UPLINKS.open(&options.pins, Access::ReadOnly).unwrap().dump().unwrap(), less.uplinks);
     assert!(!pinned_links(&options.pins).iter().any(|n| n.ends_with(&format!("-{up}"))));
     assert!(pinned_links(&options.pins).iter().any(|n| n.starts_with("osm_to_door-")));
+}
+
+#[test]
+fn another_route_of_the_kernel_is_another_generation() {
+    space::enter();
+    devices();
+    let mut dataplane = open(&options());
+    let first = dataplane.apply(&desired()).unwrap();
+    assert_eq!(dataplane.apply(&desired()).unwrap().generation, first.generation);
+    let exit = |metric| Exit { table: 254, to: None, family: 4, metric, kind: 1, hops: vec![(1, None)] };
+    for metric in [100, 200] {
+        let before = dataplane.apply(&Desired { exits: vec![exit(metric - 1)], ..desired() }).unwrap();
+        let moved = dataplane.apply(&Desired { exits: vec![exit(metric)], ..desired() }).unwrap();
+        assert_eq!((moved.rows, moved.generation > before.generation), (0, true));
+    }
 }
 
 /// A link's pin that can not be opened stands for a device that refuses: the others get their programs, and flows learn of the new rows.
