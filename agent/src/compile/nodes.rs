@@ -24,9 +24,10 @@ pub(super) fn rows(
         let Some(node) = cluster.nodes.get(name) else { continue };
         match row(this, node, underlay, settings) {
             Ok(row) => {
-                if underlay.ipv6 && is_lost_to_v6(&row) && node.pod_cidrs.iter().any(|cidr| cidr.addr().is_ipv6()) {
-                    let why = "has no IPv6 InternalIP on the same uplink: its IPv6 pods are not reached; give it one, or use --encap vxlan";
-                    problems.push(format!("node {name:?} {why}"));
+                if underlay.ipv6 && row.flags & N_TUNNEL == 0 && row.next_hop6.is_none() && both_have_v6_pods(this, node) {
+                    problems.push(format!(
+                        "node {name:?}: no IPv6 InternalIP of it is reached over the uplink to its IPv4 one, or this node has none: IPv6 packets for its pods are dropped (NO_ROUTE). Give both nodes one, or use --encap auto or vxlan"
+                    ));
                 }
                 rows.insert(number, row);
             }
@@ -42,20 +43,23 @@ fn row(this: &NodeObject, node: &NodeObject, underlay: &Underlay, settings: &Set
     };
     let way = way(underlay, destination)?;
     let other_family = node.internal_ips.iter().find(|ip| ip.is_ipv4() != destination.is_ipv4());
-    let tunnel = match settings.encap {
-        Encap::Native => false,
-        Encap::Vxlan => true,
-        Encap::Auto => way.gateway.is_some(),
-    };
     let next_hop = |way: &Way, destination: IpAddr| address(way.gateway.unwrap_or(destination));
     let own = next_hop(way, destination);
-    // A packet of the other family takes that family's next hop where it lies on the same uplink, else this one's: the kernel sends IPv4
-    // to a next hop of either family. IPv6 it does not (`bpf_out_neigh_v6`): see `is_lost_to_v6`.
+    // A packet of the other family takes that family's next hop where it lies on the same uplink. Where there is none, the kernel sends
+    // IPv4 to an IPv6 next hop, but takes each next hop of an IPv6 packet for an IPv6 one (bpf_out_neigh_v6 in net/core/filter.c): no
+    // native way then.
     let other = other_family
         .and_then(|ip| Some((underlay.ways.get(ip)?, *ip)))
         .filter(|(other, _)| other.uplink == way.uplink)
-        .map_or(own, |(other, ip)| next_hop(other, ip));
-    let (next_hop4, next_hop6) = if destination.is_ipv4() { (own, other) } else { (other, own) };
+        .map(|(other, ip)| next_hop(other, ip));
+    let (next_hop4, next_hop6) =
+        if destination.is_ipv4() { (own, other.unwrap_or(Addr::NONE)) } else { (other.unwrap_or(own), own) };
+    let tunnel = match settings.encap {
+        Encap::Native => false,
+        Encap::Vxlan => true,
+        // By what the Node objects say alone, so that both nodes choose the same.
+        Encap::Auto => way.gateway.is_some() || (both_have_v6_pods(this, node) && !both_have_v6(this, node)),
+    };
     let v6 = destination.is_ipv6();
     let mut flags = N_PRESENT;
     if tunnel {
@@ -79,9 +83,13 @@ fn row(this: &NodeObject, node: &NodeObject, underlay: &Underlay, settings: &Set
     })
 }
 
-/// Whether IPv6 packets, sent as they are, would go to an IPv4 next hop: nobody answers who has their address.
-fn is_lost_to_v6(row: &Node) -> bool {
-    row.flags & N_TUNNEL == 0 && row.next_hop6.is_v4()
+/// Whether IPv6 packets go between their pods.
+fn both_have_v6_pods(this: &NodeObject, node: &NodeObject) -> bool {
+    [this, node].into_iter().all(|node| node.pod_cidrs.iter().any(|cidr| cidr.addr().is_ipv6()))
+}
+
+fn both_have_v6(this: &NodeObject, node: &NodeObject) -> bool {
+    [this, node].into_iter().all(|node| node.internal_ips.iter().any(IpAddr::is_ipv6))
 }
 
 fn way(underlay: &Underlay, destination: IpAddr) -> Result<&Way, String> {

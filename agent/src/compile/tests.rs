@@ -158,13 +158,27 @@ fn v4_pods_over_v6_nodes() {
 }
 
 #[test]
-fn ipv6_pods_of_a_node_without_an_ipv6_address_are_said_where_they_are_lost() {
+fn v6_pods_over_v4_nodes_are_tunnelled_or_said() {
     let mut cluster = cluster();
     cluster.nodes.insert("b".into(), node(&["192.0.2.2"], &["10.2.0.0/24", "fd00:2::/64"]));
-    let said = |encap, underlay: &Underlay| run(&cluster, underlay, &settings(encap)).0.problems.join("\n");
-    assert!(said(Encap::Auto, &underlay()).contains("\"b\" has no IPv6 InternalIP"));
-    assert!(!said(Encap::Vxlan, &underlay()).contains("no IPv6"), "the tunnel carries them");
-    assert!(!said(Encap::Auto, &Underlay { ipv6: false, ..underlay() }).contains("no IPv6"), "nobody here sends them");
+    let (native, numbers) = run(&cluster, &underlay(), &settings(Encap::Native));
+    let b = &native.desired.nodes[&numbers.of("b").unwrap()];
+    assert_eq!((b.flags, b.next_hop4, b.next_hop6), (N_PRESENT, address(ip("192.0.2.2")), Addr::NONE));
+    let said: Vec<_> = native.problems.iter().filter(|said| said.contains("node \"b\"")).collect();
+    assert!(matches!(&said[..], [one] if one.contains("IPv6 packets for its pods are dropped")), "{said:?}");
+    let (auto, _) = run(&cluster, &underlay(), &settings(Encap::Auto));
+    let b = &auto.desired.nodes[&numbers.of("b").unwrap()];
+    assert_eq!((b.flags, b.mtu, b.next_hop_tunnel), (N_PRESENT | N_TUNNEL, 1450, address(ip("192.0.2.2"))));
+    assert_eq!(auto.problems, Vec::<String>::new());
+    let (without, _) = run(&cluster, &Underlay { ipv6: false, ..underlay() }, &settings(Encap::Native));
+    assert!(!without.problems.join(" ").contains("IPv6 packets"), "nobody here sends them");
+    // Without pods of IPv6 there is nothing to say, and no tunnel.
+    cluster.nodes.insert("b".into(), node(&["192.0.2.2"], &["10.2.0.0/24"]));
+    for encap in [Encap::Native, Encap::Auto] {
+        let (compiled, numbers) = run(&cluster, &underlay(), &settings(encap));
+        assert_eq!(compiled.desired.nodes[&numbers.of("b").unwrap()].flags, N_PRESENT);
+        assert!(!compiled.problems.join(" ").contains("IPv6 packets"), "{:?}", compiled.problems);
+    }
 }
 
 #[test]

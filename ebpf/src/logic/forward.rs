@@ -58,6 +58,10 @@ fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
         }
         Some(FlowAction::Native) => {
             let Some(node) = tables.node(target as u16) else { return Verdict::drop(DropReason::NoNode) };
+            // A node without IPv6 address: the kernel would ask for an IPv4 next hop by ND, and the packet vanish.
+            if K::V6 && node.next_hop6.is_none() {
+                return Verdict::drop(DropReason::NoRoute);
+            }
             tables.count(Stat::ForwardNative);
             set_mark(packet, config);
             Verdict::neighbour(node.uplink, if K::V6 { node.next_hop6 } else { node.next_hop4 })

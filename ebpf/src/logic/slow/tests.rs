@@ -391,6 +391,22 @@ fn to_another_node_costs_one_hop_and_the_answer_comes_by_an_uplink() {
 }
 
 #[test]
+fn a_node_without_an_ipv6_next_hop_gets_no_ipv6_packet() {
+    let mut tables = node();
+    remote(&mut tables, 0);
+    let (a, far) = (pod6(2), [0xfd, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2]);
+    let packet = || FakePacket::new(build::ipv6(a, far, 17, &build::udp(&a, &far, 1, 2, b"")), LINK_A);
+    let next_hop = tables.nodes[&2].next_hop6;
+    assert_eq!(drive(Hook::FromPod, &mut packet(), &tables, START), Verdict::neighbour(UPLINK, next_hop));
+    tables.nodes.get_mut(&2).unwrap().next_hop6 = Addr::NONE;
+    assert_eq!(drive(Hook::FromPod, &mut packet(), &tables, START), Verdict::drop(DropReason::NoRoute));
+    assert_eq!(
+        drive(Hook::FromPod, &mut udp(A, REMOTE, (1, 2), LINK_A), &tables, START),
+        Verdict::neighbour(UPLINK, Addr::v4([192, 168, 0, 2]))
+    );
+}
+
+#[test]
 fn a_pod_of_another_node_that_should_come_by_tunnel_is_not_believed_without() {
     let mut tables = node();
     remote(&mut tables, N_TUNNEL);
