@@ -3,16 +3,14 @@
 //! Invariant: the socket opens only when maps, journal, kernel and queue agree; stopping leaves the dataplane as it is.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::Write,
+    fs,
     path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use osmia_maps::{Access, MapError, Pins, tables};
-use rustix::fs::{FlockOperation, flock};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -20,6 +18,7 @@ use tokio::{
 };
 
 mod dataplane;
+mod instance;
 mod log;
 mod model;
 
@@ -30,9 +29,9 @@ use model::Model;
 use crate::{
     attachments::{self, Attachments, Limits, Outside, links::KernelLinks},
     clock::{Clock, SystemClock},
-    config::{Args, check_ports},
+    config::{Args, ProgramLogArg, check_ports},
     model::{Cluster, Numbers, Settings},
-    program::{Attaching, Dataplane, OBJECT, Options},
+    program::{self, Attaching, Dataplane, OBJECT, Options, ProgramLog},
     publish::Publisher,
     readiness::Readiness,
     serve::{heartbeat, http, metrics::Metrics, socket},
@@ -47,7 +46,6 @@ const HOUSEKEEPING: Duration = Duration::from_secs(30);
 const SAY: Duration = Duration::from_secs(1);
 /// How long a start waits for the agent before it to be gone.
 const LOCK: Duration = Duration::from_secs(5);
-const LOCK_POLL: Duration = Duration::from_millis(20);
 /// After the maps refused.
 const RETRY: Duration = Duration::from_secs(2);
 /// How long the rows of before stay while ways to new node addresses are asked for. After it the maps are brought to what is known.
@@ -74,7 +72,12 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     for folder in [&args.state, &args.run] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    let _lock = lock(&args.state).await?;
+    let pins = Pins::new(&args.bpffs);
+    program::make_root(&pins).context("cannot open the dataplane")?;
+    let mut locks = Vec::new();
+    for (flag, folder) in [("--state", &args.state), ("--run", &args.run), ("--bpffs", &args.bpffs)] {
+        locks.push(instance::lock(flag, folder, LOCK).await?);
+    }
     let boot_id = attachments::boot_id(&args.boot_id)?;
     tracing::info!(node = settings.node, version = env!("CARGO_PKG_VERSION"), "starting");
 
@@ -94,13 +97,19 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         cluster.apply(event);
     }
 
-    let pins = Pins::new(&args.bpffs);
     let attaching = if args.clsact { Attaching::Clsact } else { Attaching::Auto };
-    let options = Options { pins: pins.clone(), flow_memory: settings.flow_memory, attaching };
+    let log = match args.program_log {
+        ProgramLogArg::Off => ProgramLog::Off,
+        ProgramLogArg::Debug => ProgramLog::Debug,
+    };
+    let options = Options { pins: pins.clone(), flow_memory: settings.flow_memory, attaching, log };
     let mut opened = Dataplane::open(&options, OBJECT, clock.as_ref()).context("cannot open the dataplane")?;
     let stray = opened.repair_endpoint_keys().context("cannot read the endpoint rows")?;
     if stray > 0 {
         tracing::warn!(rows = stray, "rows by address or link that disagreed with the endpoints: repaired");
+    }
+    if log != ProgramLog::Off {
+        tokio::spawn(opened.program_log()?.follow());
     }
     let shared = Shared::new(opened);
     maps.done();
@@ -233,34 +242,6 @@ async fn first_underlay(
         first = first => Ok(first.context("the underlay cannot be followed")?.clone()),
         () = stop.changed() => Ok(None),
     }
-}
-
-/// One agent a state folder. The lock goes with the process, however it ends; one that was killed may take a moment to be gone.
-async fn lock(state: &Path) -> Result<File> {
-    let path = state.join("lock");
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(&path)
-        .with_context(|| format!("cannot open {}", path.display()))?;
-    let until = time::Instant::now() + LOCK;
-    loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
-            Err(rustix::io::Errno::WOULDBLOCK) if time::Instant::now() < until => time::sleep(LOCK_POLL).await,
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let owner = fs::read_to_string(&path).unwrap_or_default();
-                bail!("another osmia-agent (process {}) uses {}", owner.trim(), state.display());
-            }
-            Err(error) => return Err(error).with_context(|| format!("cannot lock {}", path.display())),
-        }
-    }
-    // For people; the lock itself is what counts.
-    let told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    told.with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(file)
 }
 
 /// The node rows an earlier agent left.

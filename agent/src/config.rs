@@ -81,9 +81,13 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub vni: u32,
 
-    /// Ports for masquerade; disjoint from net.ipv4.ip_local_port_range and from NodePorts
+    /// Ports for masquerade; disjoint from net.ipv4.ip_local_port_range and from --node-ports
     #[arg(long, value_name = "MIN-MAX", default_value = "61000-65535", value_parser = ports)]
     pub masquerade_ports: (u16, u16),
+
+    /// NodePorts of the cluster (--service-node-port-range of its apiserver): nothing is masqueraded to them
+    #[arg(long, value_name = "MIN-MAX", default_value = "30000-32767", value_parser = ports)]
+    pub node_ports: (u16, u16),
 
     /// Where /metrics, /healthz and /readyz are served, or "off"
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9480")]
@@ -104,6 +108,11 @@ pub struct Args {
     /// Attach by clsact filters also where the kernel has tcx
     #[arg(long)]
     pub clsact: bool,
+
+    /// What the programs say of single packets, in this log: debug names each first packet that is denied. For a debugging session: such a
+    /// packet costs some 120 ns more, and a flood of them fills the log. From this start on, until the next without it
+    #[arg(long, value_enum, default_value_t = ProgramLogArg::Off)]
+    pub program_log: ProgramLogArg,
 
     /// Form of the log on stderr; what is logged: RUST_LOG [default: info]
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
@@ -128,6 +137,15 @@ pub enum EncapArg {
     Vxlan,
     /// Native inside a subnet, VXLAN across.
     Auto,
+}
+
+/// `--program-log`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ProgramLogArg {
+    /// Nothing; their counters tell (osmia drop).
+    Off,
+    /// Each first packet that is denied, with device and reason.
+    Debug,
 }
 
 /// `--log-format`.
@@ -158,6 +176,15 @@ impl Args {
         ensure!(self.mark & KUBE_PROXY_MARKS == 0, "--mark {:#x} is a bit of kube-proxy's", self.mark);
         ensure!(self.vni < 1 << 24, "--vni {} is larger than 24 bits", self.vni);
         ensure!(self.tunnel_port != 0, "--tunnel-port 0 is no port");
+        let (masquerade, nodes) = (self.masquerade_ports, self.node_ports);
+        ensure!(
+            !meet(masquerade, nodes),
+            "--masquerade-ports {}-{} meets --node-ports {}-{}: change one of them",
+            masquerade.0,
+            masquerade.1,
+            nodes.0,
+            nodes.1
+        );
         Ok(Settings {
             node,
             encap: match self.encap {
@@ -188,12 +215,17 @@ pub fn check_ports(masquerade: (u16, u16), range_file: &Path) -> Result<()> {
         bail!("{} holds no port range: {text:?}", range_file.display());
     };
     ensure!(
-        masquerade.1 < min || max < masquerade.0,
+        !meet(masquerade, (min, max)),
         "--masquerade-ports {}-{} meets net.ipv4.ip_local_port_range {min}-{max}: change one of them",
         masquerade.0,
         masquerade.1
     );
     Ok(())
+}
+
+/// Whether two ranges have a port in common.
+fn meet(a: (u16, u16), b: (u16, u16)) -> bool {
+    a.0 <= b.1 && b.0 <= a.1
 }
 
 fn hex(text: &str) -> Result<u32, String> {
@@ -282,6 +314,8 @@ mod tests {
             (["--mark", "0x4000"], "--mark"),
             (["--vni", "16777216"], "--vni"),
             (["--tunnel-port", "0"], "--tunnel-port"),
+            (["--masquerade-ports", "32767-40000"], "--node-ports 30000-32767"),
+            (["--node-ports", "60000-61000"], "--masquerade-ports 61000-65535"),
         ] {
             let error = args(&more).unwrap().settings().unwrap_err().to_string();
             assert!(error.contains(flag), "{error}");

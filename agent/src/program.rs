@@ -15,6 +15,7 @@ mod folder;
 mod grace;
 mod links;
 mod load;
+mod log;
 mod migrate;
 mod sizes;
 mod snapshot;
@@ -25,8 +26,10 @@ pub use apply::Applied;
 pub use endpoints::is_same;
 pub use error::{ApplyError, AttachError, OpenError};
 pub use features::Feature;
+pub use folder::make_root;
 pub use grace::Expedited;
 pub use links::Attaching;
+pub use log::ProgramLog;
 pub use snapshot::Snapshot;
 pub use sweep::Swept;
 
@@ -52,6 +55,8 @@ pub struct Options {
     pub flow_memory: u64,
     /// How programs are attached.
     pub attaching: Attaching,
+    /// What the programs say of single packets.
+    pub log: ProgramLog,
 }
 
 /// The loaded programs and their open maps.
@@ -85,11 +90,11 @@ impl Dataplane {
         let before = folder::meta(pins, source.as_ref())?;
         let probed = load::probe(object, before.as_ref(), clock)?;
         features::log(&probed.features);
-        let identity = load::identity(object, &probed);
+        let identity = load::identity(object, &probed, options.log);
         // Of this start alone, also where the object is the same: stages hand packets on in a map of their own load.
         let table = clock::nanoseconds(clock.monotonic());
         let sizes = sizes::of_flow_tables(pins, source.as_ref(), options.flow_memory)?;
-        let mut ebpf = load::maps(pins, object, table, &probed, &sizes)?;
+        let mut ebpf = load::maps(pins, object, table, &probed, &sizes, options.log)?;
         load::programs(&mut ebpf)?;
         load::jump_table(&mut ebpf)?;
 
@@ -151,6 +156,14 @@ impl Dataplane {
     #[must_use]
     pub fn ticks_per_second(&self) -> u32 {
         (self.meta.hz >> self.meta.tick_shift).max(1)
+    }
+
+    /// Where the lines of this start's programs are read, once; programs of an earlier start have a ring of their own.
+    ///
+    /// # Errors
+    /// The ring is missing from the object, was taken already, or cannot be mapped.
+    pub fn program_log(&mut self) -> anyhow::Result<log::Lines> {
+        log::Lines::open(&mut self.ebpf)
     }
 
     /// Removes the pins of links whose device is gone. Devices take their links with them; only the pins stay.

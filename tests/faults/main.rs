@@ -14,6 +14,8 @@ mod idle;
 mod lacking;
 mod layouts;
 mod moving;
+mod one_instance;
+mod program_log;
 mod reboot;
 mod stage;
 mod tunnel;

@@ -68,7 +68,8 @@ fn a_second_agent_on_the_same_state_is_refused_and_touches_nothing() {
     second.args(["-s", "KILL", "20"]).arg(agent.get_program()).args(agent.get_args());
     let second = stage.node().space.feed(&mut second, "").unwrap();
     assert!(!second.status.success(), "{}", second.text());
-    let message = format!("another osmia-agent (process {pid}) uses {}", stage.node().paths.state.display());
+    let state = stage.node().paths.state.display();
+    let message = format!("another osmia-agent uses --state {state}: process {pid} (");
     assert!(second.stderr.contains(&message), "{message}: {}", second.text());
 
     let after = (files(&stage), held::now(stage.node()));

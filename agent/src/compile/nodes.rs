@@ -24,10 +24,15 @@ pub(super) fn rows(
         let Some(node) = cluster.nodes.get(name) else { continue };
         match row(this, node, underlay, settings) {
             Ok(row) => {
-                if underlay.ipv6 && row.flags & N_TUNNEL == 0 && row.next_hop6.is_none() && both_have_v6_pods(this, node) {
-                    problems.push(format!(
-                        "node {name:?}: no IPv6 InternalIP of it is reached over the uplink to its IPv4 one, or this node has none: IPv6 packets for its pods are dropped (NO_ROUTE). Give both nodes one, or use --encap auto or vxlan"
-                    ));
+                if underlay.ipv6
+                    && row.flags & N_TUNNEL == 0
+                    && row.next_hop6.is_none()
+                    && both_have_v6_pods(this, node)
+                {
+                    let why = "no IPv6 InternalIP of it is reached over the uplink to its IPv4 one, or this node has none: \
+                               IPv6 packets for its pods are dropped (NO_ROUTE)";
+                    let cure = "give both nodes one, or use --encap auto or vxlan";
+                    problems.push(format!("node {name:?}: {why}; {cure}"));
                 }
                 rows.insert(number, row);
             }

@@ -11,13 +11,22 @@ fn wrap<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Ope
     move |source| OpenError::Folder { what, path: path.to_owned(), source }
 }
 
-/// Makes the folders; says where rows and links are to be moved from, if anywhere. A bpffs is not mounted from here: in the agent's own mount namespace the pins would go with it.
-pub(super) fn prepare(pins: &Pins) -> Result<Option<Source>, OpenError> {
+/// Makes the root of the pins. A bpffs is not mounted from here: in the agent's own mount namespace the pins would go with it.
+///
+/// # Errors
+/// No bpffs, or the kernel's.
+pub fn make_root(pins: &Pins) -> Result<(), OpenError> {
     let root = pins.root();
     let there = root.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
     if !is_bpffs(there).map_err(wrap("looking at", there))? {
         return Err(LayoutError::NotBpffs { root: root.to_owned() }.into());
     }
+    fs::create_dir_all(root).map_err(wrap("creating", root))
+}
+
+/// Makes the folders; says where rows and links are to be moved from, if anywhere. Whoever calls is the only one on these pins.
+pub(super) fn prepare(pins: &Pins) -> Result<Option<Source>, OpenError> {
+    make_root(pins)?;
     let source = Source::find(pins)?;
     let links = pins.links();
     fs::create_dir_all(&links).map_err(wrap("creating", &links))?;

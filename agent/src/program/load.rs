@@ -14,7 +14,7 @@ use osmia_maps::{
 };
 
 use super::{
-    ApplyError, Feature, OpenError,
+    ApplyError, Feature, OpenError, ProgramLog,
     clock::{self, Sample},
     features,
 };
@@ -67,9 +67,9 @@ pub(super) fn probe(object: &[u8], before: Option<&Meta>, clock: &dyn Clock) -> 
 }
 
 /// Which programs these are: FNV-1a (64 bits) over object and globals.
-pub(super) fn identity(object: &[u8], probed: &Probed) -> u64 {
+pub(super) fn identity(object: &[u8], probed: &Probed, log: ProgramLog) -> u64 {
     let globals = probed.globals();
-    let globals = globals.iter().flat_map(|(name, value)| name.bytes().chain(value.to_le_bytes()));
+    let globals = globals.iter().flat_map(|(name, value)| name.bytes().chain(value.to_le_bytes())).chain([log.level()]);
     let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
     globals.fold(object.iter().copied().fold(0xcbf2_9ce4_8422_2325, hash), hash)
 }
@@ -81,8 +81,10 @@ pub(super) fn maps(
     table: u64,
     probed: &Probed,
     sizes: &BTreeMap<&'static str, u32>,
+    log: ProgramLog,
 ) -> Result<Ebpf, OpenError> {
     let globals = probed.globals();
+    let level = log.level();
     let mut loader = EbpfLoader::new();
     for name in tables::NAMES {
         loader.map_pin_path(name, pins.map(name));
@@ -94,7 +96,7 @@ pub(super) fn maps(
     for (name, value) in &globals {
         loader.override_global(name, value, true);
     }
-    loader.override_global(programs::LOG_LEVEL, &0_u8, true);
+    loader.override_global(programs::LOG_LEVEL, &level, true);
     let ebpf = loader.load(object).map_err(refused)?;
     match known_maps().find(|name| ebpf.map(name).is_none()) {
         Some(missing) => Err(OpenError::Lacks { kind: "map", name: missing.to_owned() }),

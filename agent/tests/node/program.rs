@@ -6,7 +6,7 @@ use osmia_agent::{
     clock::SystemClock,
     compile::Desired,
     model::Exit,
-    program::{Attaching, Dataplane, OBJECT, OpenError, Options},
+    program::{Attaching, Dataplane, OBJECT, OpenError, Options, ProgramLog},
 };
 use osmia_maps::{
     Access, LayoutError, Pins,
@@ -21,7 +21,7 @@ use osmia_maps::{
 use crate::space;
 
 fn options() -> Options {
-    Options { pins: Pins::new(space::root()), flow_memory: 2 << 20, attaching: Attaching::Auto }
+    Options { pins: Pins::new(space::root()), flow_memory: 2 << 20, attaching: Attaching::Auto, log: ProgramLog::Off }
 }
 
 fn open(options: &Options) -> Dataplane {

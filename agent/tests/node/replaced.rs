@@ -14,7 +14,7 @@ use aya::programs::{SchedClassifier, TcAttachType};
 use osmia_agent::{
     clock::SystemClock,
     compile::Desired,
-    program::{Attaching, Dataplane, OBJECT, Options},
+    program::{Attaching, Dataplane, OBJECT, Options, ProgramLog},
 };
 use osmia_maps::{
     Pins,
@@ -32,7 +32,7 @@ const B: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 6);
 const KILLS: u32 = 20;
 
 fn options(attaching: Attaching) -> Options {
-    Options { pins: Pins::new(space::root()), flow_memory: 4 << 20, attaching }
+    Options { pins: Pins::new(space::root()), flow_memory: 4 << 20, attaching, log: ProgramLog::Off }
 }
 
 fn desired() -> Desired {
