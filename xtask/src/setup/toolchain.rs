@@ -1,8 +1,9 @@
-//! The pinned toolchain with its components.
+//! The pinned toolchain with its components, and the standard library that the plugin is linked with.
 
 use anyhow::{Context, Result};
 
 use super::Step;
+use crate::build::plugin_target;
 use crate::process::run;
 use crate::workspace::{Workspace, clean};
 
@@ -15,12 +16,14 @@ pub(super) struct PinnedToolchain<'a> {
 }
 
 impl PinnedToolchain<'_> {
-    fn arguments(&self) -> Vec<&str> {
+    fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["toolchain", "install", &self.workspace.pin.toolchain, "--profile", "minimal"];
         arguments.extend(COMPONENTS.iter().flat_map(|c| ["-c", c]));
+        let target = plugin_target();
+        arguments.extend(["-t", &target]);
         // rustup is the user's: set-up does not replace it.
         arguments.push("--no-self-update");
-        arguments
+        arguments.into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -40,7 +43,8 @@ impl Step for PinnedToolchain<'_> {
         // Components of one machine are listed with its name behind theirs.
         let there =
             |c: &&str| text.lines().any(|l| l.strip_prefix(c).is_some_and(|r| r.is_empty() || r.starts_with('-')));
-        let absent: Vec<&str> = COMPONENTS.into_iter().filter(|c| !there(c)).collect();
+        let library = format!("rust-std-{}", plugin_target());
+        let absent: Vec<&str> = COMPONENTS.into_iter().chain([library.as_str()]).filter(|c| !there(c)).collect();
         Ok((!absent.is_empty()).then(|| format!("lacks {}", absent.join(" "))))
     }
 
