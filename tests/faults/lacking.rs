@@ -1,12 +1,16 @@
 //! Nodes that lack something: a range, free addresses, a place for pins, pins that can be read.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use osmia_lab::{Lab, Options, Subnet};
+use osmia_lab::{Lab, OUTSIDE_V4, OUTSIDE_V6, Options, Subnet, UPLINK};
 use osmia_maps::pins::Pins;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::stage::{becomes, pod};
+use crate::stage::{becomes, counted, dropped, pod, story};
 
 fn one_node(ranges: &[&str], flags: &[&str]) -> Lab {
     let agent_flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
@@ -89,4 +93,42 @@ fn pins_of_another_layout_stop_the_agent_and_stay() {
     node.space.run(|| fs::remove_dir_all(links.parent().unwrap())).unwrap().unwrap();
     lab.start_agents().unwrap_or_else(|err| panic!("{err:#}"));
     pod(&lab, 0, "a");
+}
+
+/// The stack answers for what it has no route to; what the operator has closed is dropped and counted.
+#[test]
+fn without_a_route_a_pod_is_told() {
+    let lab = one_node(&["10.244.1.0/24", "fd00:10:244:1::/64"], &[]);
+    lab.start_agents().unwrap_or_else(|err| panic!("{err:#}"));
+    let node = &lab.nodes[0];
+    let client = pod(&lab, 0, "client");
+    let connect = |to: IpAddr| {
+        let (target, since) = (SocketAddr::new(to, 80), Instant::now());
+        let ended = client.space.run(|| TcpStream::connect_timeout(&target, Duration::from_secs(3))).unwrap();
+        (ended.unwrap_err().kind(), since.elapsed())
+    };
+    let outside = [IpAddr::from(OUTSIDE_V4), OUTSIDE_V6.into()];
+    for to in outside {
+        assert_eq!(connect(to).0, ErrorKind::ConnectionRefused, "with a route: {}", story(node));
+    }
+    for family in ["-4", "-6"] {
+        let default = ["route", "del", "default", "dev", UPLINK];
+        node.space.output(Command::new("ip").arg(family).args(default)).unwrap();
+    }
+    for to in outside {
+        let before = counted(node, "unrouted");
+        let (kind, took) = connect(to);
+        let told = matches!(kind, ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable);
+        // At the second try at the latest: the kernel tells one host once a second (icmp_ratelimit).
+        assert!(told && took < Duration::from_millis(2500), "{to}: {kind:?} after {took:?}; {}", story(node));
+        assert!(counted(node, "unrouted") > before, "{to}");
+    }
+    for (to, prefix) in outside.into_iter().zip(["203.0.113.0/24", "2001:db8::/64"]) {
+        node.space.ip(&format!("route add blackhole {prefix}\n")).unwrap();
+        let before = dropped(node, "NO_ROUTE");
+        assert!(becomes(|| {
+            assert_ne!(connect(to).0, ErrorKind::ConnectionRefused);
+            dropped(node, "NO_ROUTE") > before
+        }));
+    }
 }

@@ -75,6 +75,8 @@ stats! {
     FragmentFollowed = 25 "fragment_followed",
     /// Later fragments that passed by addresses alone.
     FragmentLoose = 26 "fragment_loose",
+    /// Flows of pods to where the kernel would not forward and no row leads: its stack takes them, or answers that there is no route.
+    Unrouted = 27 "unrouted",
 }
 
 /// Rows of the per-CPU `stats` array.

@@ -6,7 +6,7 @@ use super::{Packet, Tables};
 use crate::layout::flow::{FlowAction, HOOK_DOOR, HOOK_TUNNEL, HOOK_UPLINK, NO_MTU};
 use crate::layout::node::N_TUNNEL;
 use crate::layout::route::RouteKind;
-use crate::layout::{Addr, Config, DropReason, FlowEntry, Node};
+use crate::layout::{Addr, Config, DropReason, FlowEntry, Node, Stat};
 
 /// What is done with one direction, and where its answers come in. Without padding, since 5.10 refuses to copy bytes that nobody wrote.
 #[repr(C, align(8))]
@@ -113,7 +113,8 @@ pub fn place<T: Tables>(tables: &T, addr: &Addr) -> Place {
 }
 
 /// The way out of the cluster, by the kernel's routes. To a pod's packet an address that the kernel would not forward to is one of the
-/// host's own that no row names (a node-local DNS, a bridge of another plugin): the stack's.
+/// host's own that no row names (a route of type local), or one without a route, which `bpf_fib_lookup` says by the same code: the stack's,
+/// which takes it or answers that there is no route. What the operator has closed (blackhole, unreachable, prohibit) is a drop.
 ///
 /// # Errors
 /// [`DropReason::NoRoute`].
@@ -132,7 +133,10 @@ pub fn outside<P: Packet, T: Tables>(
             let mtu = if uplink.mtu < NO_MTU as u32 { uplink.mtu as u16 } else { NO_MTU };
             Ok(Way { next_hop, ..Way::new(FlowAction::Uplink, ifindex, mtu, HOOK_UPLINK) })
         }
-        Fib::NotForwarded if kind == Kind::Pod => Ok(Way::stack()),
+        Fib::NotForwarded if kind == Kind::Pod => {
+            tables.count(Stat::Unrouted);
+            Ok(Way::stack())
+        }
         Fib::NotForwarded | Fib::None => Err(DropReason::NoRoute),
     }
 }
