@@ -137,7 +137,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         netns: args.netns.clone(),
         ..Limits::default()
     };
-    let attachments = Attachments::open(&args.state, &boot_id, model.facts(), outside, limits).await?;
+    let attachments = Attachments::open(&args.state, &boot_id, model.facts(), model.pods(), outside, limits).await?;
     journal.done();
     let drained = attachments.drain(&args.state).await?;
     let cni = socket::bind(&args.run.join("cni.sock"))?;

@@ -23,6 +23,7 @@ pub(crate) mod fake;
 mod garbage;
 pub mod journal;
 mod key_locks;
+pub mod known;
 pub mod links;
 pub mod outside;
 pub mod reconcile;

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::dataplane::Shared;
 use crate::{
-    attachments::NodeFacts,
+    attachments::{NodeFacts, known::Pods},
     compile::{Desired, addresses_to_resolve, compile, pod_mtu},
     model::{Cluster, Event, Numbers, Settings, Underlay},
     serve::metrics::Metrics,
@@ -56,6 +56,11 @@ impl Model {
 
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The pods of the source, of all nodes.
+    pub(super) fn pods(&self) -> &Pods {
+        &self.cluster.pods
     }
 
     /// Takes events in; whether the cluster changed.

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use super::{
     Attachments, Limits, NodeFacts, Outside,
+    known::Pods,
     outside::{Endpoints, Links},
 };
 use crate::{clock::Clock, publish::Publisher};
@@ -134,6 +135,7 @@ pub(crate) struct Node {
     pub(crate) clock: TestClock,
     pub(crate) boot: &'static str,
     pub(crate) ranges: Vec<&'static str>,
+    pub(crate) pods: Pods,
 }
 
 impl Node {
@@ -148,6 +150,7 @@ impl Node {
             clock,
             boot: "boot-1",
             ranges: vec!["10.1.0.0/24", "fd00:1::/64"],
+            pods: Pods::new(),
         }
     }
 
@@ -169,7 +172,7 @@ impl Node {
             pod_mtu: 1450,
             ipv6: true,
         };
-        Attachments::open(self.state.path(), self.boot, facts, outside, Limits::default()).await
+        Attachments::open(self.state.path(), self.boot, facts, &self.pods, outside, Limits::default()).await
     }
 
     pub(crate) fn published(&self) -> usize {

@@ -107,7 +107,7 @@ impl Attachments {
 
 impl Attachments {
     /// Whether the pod's namespace is still the one its ADD named.
-    fn namespace_lives(&self, record: &Record) -> bool {
+    pub(super) fn namespace_lives(&self, record: &Record) -> bool {
         let name = Path::new(&record.netns).file_name();
         let found = name.and_then(|name| std::fs::metadata(self.limits.netns.join(name)).ok());
         found.is_some_and(|meta| (meta.dev(), meta.ino()) == record.netns_id)

@@ -18,6 +18,7 @@ use super::{
     Attachments, Limits, NodeFacts, Outside,
     journal::Journal,
     key_locks::KeyLocks,
+    known::{self, Difference, Pods},
     reconcile::{self, Repair},
     record::{Phase, Record},
     slots::Slots,
@@ -29,7 +30,7 @@ use crate::addresses::Addresses;
 const QUEUE_LOCK: Duration = Duration::from_secs(10);
 
 impl Attachments {
-    /// Reads the journal, compares it with rows and links, mends each difference and says it.
+    /// Reads the journal, compares it with rows, links and the source's pods, mends each difference and says it.
     ///
     /// # Errors
     /// Journal, maps or links cannot be read, or the journal is of another boot and cannot be replaced.
@@ -37,6 +38,7 @@ impl Attachments {
         state_folder: &Path,
         boot_id: &str,
         facts: NodeFacts,
+        pods: &Pods,
         outside: Outside,
         limits: Limits,
     ) -> Result<Arc<Self>> {
@@ -86,11 +88,48 @@ impl Attachments {
             differences += usize::from(!matches!(repair, Repair::Adopt(_)));
             attachments.mend(repair).await;
         }
+        // Before anything is published: an attachment that is named then keeps its status file.
+        differences += attachments.compare_with_source(pods);
         attachments.first_compaction(!folded.goes_on).await?;
         attachments.publish_all();
         let adopted = attachments.counts().added;
-        tracing::info!(adopted, differences, "attachments agree with journal and kernel");
+        tracing::info!(adopted, differences, "attachments agree with journal, kernel and source");
         Ok(attachments)
+    }
+
+    /// Says what the source knows otherwise; says how much. Nothing is cut off for it: see [`known`].
+    fn compare_with_source(&self, pods: &Pods) -> usize {
+        let mut state = self.state();
+        let found = known::compare(&state.records, pods, &state.facts.name);
+        for difference in &found {
+            match difference {
+                Difference::Named { host_link, pod } => {
+                    let name = format!("{}/{}", pod.namespace, pod.name);
+                    tracing::warn!(
+                        link = host_link,
+                        pod = name,
+                        "its record was lost; it is this pod's by its address"
+                    );
+                    if let Some(record) = state.records.get_mut(host_link) {
+                        record.pod = pod.clone();
+                    }
+                }
+                Difference::Otherwise { name, said } => {
+                    tracing::warn!(
+                        attachment = name,
+                        said,
+                        "the source knows it otherwise: kept until its DEL, or its namespace goes"
+                    );
+                }
+                Difference::Unknown { pod } => {
+                    tracing::warn!(
+                        pod,
+                        "it has addresses by the source and no attachment here: it has no network until its runtime makes it anew"
+                    );
+                }
+            }
+        }
+        found.len()
     }
 
     async fn mend(&self, repair: Repair) {
@@ -105,7 +144,12 @@ impl Attachments {
                 self.remove_locked(&record.host_link, None).await.map_err(Into::into)
             }
             Repair::Forget(record) => {
-                tracing::warn!(attachment = %record.name(), netns = record.netns, "its link and namespace are gone: removed");
+                let netns = &record.netns;
+                if self.namespace_lives(&record) {
+                    tracing::error!(attachment = %record.name(), netns, "its link is gone and its namespace is not: removed; this pod has no network until it is made anew");
+                } else {
+                    tracing::warn!(attachment = %record.name(), netns, "its link and namespace are gone: removed");
+                }
                 self.remove_locked(&record.host_link, None).await.map_err(Into::into)
             }
             Repair::Keep { slot, row, host_link } => {

@@ -14,6 +14,7 @@ use super::{
     record::parse_mac,
     *,
 };
+use crate::model::cluster::PodObject;
 
 const NETNS: (u64, u64) = (4, 100);
 const MAC: &str = "02:70:0a:01:00:02";
@@ -295,6 +296,26 @@ async fn a_journal_cut_anywhere_never_cuts_off_a_living_pod() {
         node.kernel.sweep();
         assert!(node.kernel.get().rows.is_empty() && node.kernel.get().links.is_empty(), "cut at {cut}");
     }
+}
+
+#[tokio::test]
+async fn a_source_that_is_late_cuts_nobody_off_and_names_who_lost_his_record() {
+    let mut node = Node::new();
+    let agent = node.agent().await;
+    let addresses = add(&agent, &node, "c1", 1).await.unwrap();
+    add(&agent, &node, "c2", 1).await.unwrap();
+    let rows = node.kernel.get().rows.clone();
+    let pod = |ips: &[IpAddr], node: &str| PodObject { node: node.into(), ips: ips.to_vec(), ..PodObject::default() };
+    let named = |name: &str| ("ns".to_owned(), name.to_owned());
+    // c1's is gone, c2's is elsewhere.
+    node.pods = [(named("pod-c2"), pod(&[], "m"))].into();
+    let agent = node.agent().await;
+    assert_eq!((&node.kernel.get().rows, agent.counts().added, node.published()), (&rows, 2, 2));
+    // Without a journal both go on, and who has an address by the source has his name and status file again.
+    std::fs::remove_file(node.state.path().join("journal")).unwrap();
+    node.pods = [(named("pod-c1"), pod(&addresses, "n"))].into();
+    let agent = node.agent().await;
+    assert_eq!((&node.kernel.get().rows, agent.counts().added, node.published()), (&rows, 2, 1));
 }
 
 #[tokio::test]
