@@ -125,8 +125,16 @@ A node of two, without an apiserver:
   mount -t bpf bpf /sys/fs/bpf            # if it is not there
   osmia-agent --node a --source folder:/etc/osmia/cluster --cluster-cidr 10.0.0.0/8
 
-with /etc/osmia/cluster/nodes.yaml holding a Node object for each node: metadata.name, spec.podCIDRs, and
-status.addresses of type InternalIP. Then let the runtime use a conflist with {\"type\": \"osmia-cni\"}.";
+with /etc/osmia/cluster/nodes.yaml holding a Node object for each node:
+
+  apiVersion: v1
+  kind: Node
+  metadata: {name: a}
+  spec: {podCIDRs: [10.1.0.0/24]}
+  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}
+
+Then let the runtime use a conflist with {\"type\": \"osmia-cni\"}. How it goes: osmia status, and GET /readyz and /metrics at --metrics.
+As a service, upgrades, what is red: docs/operations.md. Each flag, and what is changed on the host: docs/configuration.md.";
 
 /// `--encap`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
