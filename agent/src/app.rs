@@ -102,7 +102,8 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         ProgramLogArg::Off => ProgramLog::Off,
         ProgramLogArg::Debug => ProgramLog::Debug,
     };
-    let options = Options { pins: pins.clone(), flow_memory: settings.flow_memory, attaching, log };
+    let options =
+        Options { pins: pins.clone(), mark: settings.mark, flow_memory: settings.flow_memory, attaching, log };
     let mut opened = Dataplane::open(&options, OBJECT, clock.as_ref()).context("cannot open the dataplane")?;
     let stray = opened.repair_endpoint_keys().context("cannot read the endpoint rows")?;
     if stray > 0 {

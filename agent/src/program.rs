@@ -51,6 +51,8 @@ pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), 
 pub struct Options {
     /// Where everything is pinned.
     pub pins: Pins,
+    /// The skb mark bit that is ours, a constant of the programs.
+    pub mark: u32,
     /// Bytes of map memory for the flow tables. What is pinned keeps its size.
     pub flow_memory: u64,
     /// How programs are attached.
@@ -90,11 +92,11 @@ impl Dataplane {
         let before = folder::meta(pins, source.as_ref())?;
         let probed = load::probe(object, before.as_ref(), clock)?;
         features::log(&probed.features);
-        let identity = load::identity(object, &probed, options.log);
+        let identity = load::identity(object, &probed, options.mark, options.log);
         // Of this start alone, also where the object is the same: stages hand packets on in a map of their own load.
         let table = clock::nanoseconds(clock.monotonic());
         let sizes = sizes::of_flow_tables(pins, source.as_ref(), options.flow_memory)?;
-        let mut ebpf = load::maps(pins, object, table, &probed, &sizes, options.log)?;
+        let mut ebpf = load::maps(pins, object, table, &probed, options.mark, &sizes, options.log)?;
         load::programs(&mut ebpf)?;
         load::jump_table(&mut ebpf)?;
 
@@ -152,10 +154,10 @@ impl Dataplane {
         &self.features
     }
 
-    /// Ticks a second, rounded down: what `Config::ticks_per_second` is set to.
+    /// Ticks a second, rounded down, as the programs have them.
     #[must_use]
     pub fn ticks_per_second(&self) -> u32 {
-        (self.meta.hz >> self.meta.tick_shift).max(1)
+        clock::ticks_per_second(self.meta.hz)
     }
 
     /// Where the lines of this start's programs are read, once; programs of an earlier start have a ring of their own.

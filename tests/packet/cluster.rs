@@ -89,7 +89,6 @@ route add default via fd02::fe
             node6: HERE6.octets(),
             endpoint_flows: 1000,
             too_big_rate: 10,
-            ticks_per_second: 250,
             ..Config::default()
         };
         self.array::<Config>(maps::CONFIG)?.set(0, &config, 0)?;

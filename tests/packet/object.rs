@@ -84,7 +84,6 @@ impl Object {
             node4: [192, 168, 0, 1],
             endpoint_flows: 1000,
             too_big_rate: 10,
-            ticks_per_second: 1000,
             masq_min: 61_000,
             masq_max: 65_535,
             tunnel_port: 4789_u16.to_be_bytes(),

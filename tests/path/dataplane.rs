@@ -184,7 +184,8 @@ fn load() -> Result<Ebpf> {
         program.test_run(TestRunOptions { data_in: Some(&[0; 128]), ..TestRunOptions::new() })?.return_value
     };
     let mut loader = loader();
-    let ebpf = loader.override_global("HAVE_CSUM_IPV6", &known, true).load_file(&path);
+    loader.override_global("HAVE_CSUM_IPV6", &known, true).override_global(programs::TICKS_PER_SECOND, &HZ, true);
+    let ebpf = loader.load_file(&path);
     let mut ebpf = ebpf.with_context(|| format!("load {}", path.display()))?;
     let mut table = ProgramArray::try_from(ebpf.take_map(maps::PROGS).context("map progs")?)?;
     for name in programs::ATTACHED.iter().map(|p| p.name).chain(programs::JUMPS) {

@@ -102,6 +102,11 @@ pub(super) fn tick_shift(hz: u32) -> u32 {
     (0..8).rev().find(|shift| (1000 << shift) <= 16 * hz).unwrap_or(0)
 }
 
+/// Ticks a second, rounded down.
+pub(super) fn ticks_per_second(hz: u32) -> u32 {
+    (hz >> tick_shift(hz)).max(1)
+}
+
 /// All 64 bits: the clock tells the high half.
 pub(super) fn jiffies64(sample: Sample, hz: u32) -> u64 {
     let start = (1_u64 << 32) - HEAD_START as u64 * u64::from(hz);

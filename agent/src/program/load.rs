@@ -34,9 +34,15 @@ pub(super) struct Probed {
 }
 
 impl Probed {
-    /// The globals that follow from it. The same globals and object give the same programs.
-    fn globals(&self) -> Vec<(&'static str, u32)> {
-        self.features.iter().map(|feature| (feature.name, u32::from(feature.present))).collect()
+    /// The programs' constants. The same ones and the same object give the same programs.
+    fn globals(&self, mark: u32) -> Vec<(&'static str, u32)> {
+        let features = self.features.iter().map(|feature| (feature.name, u32::from(feature.present)));
+        let settings = [
+            (programs::MARK, mark),
+            (programs::TICK_SHIFT, clock::tick_shift(self.hz)),
+            (programs::TICKS_PER_SECOND, clock::ticks_per_second(self.hz)),
+        ];
+        features.chain(settings).collect()
     }
 }
 
@@ -67,8 +73,8 @@ pub(super) fn probe(object: &[u8], before: Option<&Meta>, clock: &dyn Clock) -> 
 }
 
 /// Which programs these are: FNV-1a (64 bits) over object and globals.
-pub(super) fn identity(object: &[u8], probed: &Probed, log: ProgramLog) -> u64 {
-    let globals = probed.globals();
+pub(super) fn identity(object: &[u8], probed: &Probed, mark: u32, log: ProgramLog) -> u64 {
+    let globals = probed.globals(mark);
     let globals = globals.iter().flat_map(|(name, value)| name.bytes().chain(value.to_le_bytes())).chain([log.level()]);
     let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
     globals.fold(object.iter().copied().fold(0xcbf2_9ce4_8422_2325, hash), hash)
@@ -80,10 +86,11 @@ pub(super) fn maps(
     object: &[u8],
     table: u64,
     probed: &Probed,
+    mark: u32,
     sizes: &BTreeMap<&'static str, u32>,
     log: ProgramLog,
 ) -> Result<Ebpf, OpenError> {
-    let globals = probed.globals();
+    let globals = probed.globals(mark);
     let level = log.level();
     let mut loader = EbpfLoader::new();
     for name in tables::NAMES {

@@ -21,7 +21,13 @@ use osmia_maps::{
 use crate::space;
 
 fn options() -> Options {
-    Options { pins: Pins::new(space::root()), flow_memory: 2 << 20, attaching: Attaching::Auto, log: ProgramLog::Off }
+    Options {
+        pins: Pins::new(space::root()),
+        mark: programs::DEFAULT_MARK,
+        flow_memory: 2 << 20,
+        attaching: Attaching::Auto,
+        log: ProgramLog::Off,
+    }
 }
 
 fn open(options: &Options) -> Dataplane {

@@ -18,7 +18,7 @@ use osmia_agent::{
 };
 use osmia_maps::{
     Pins,
-    layout::{Addr, Config, Endpoint, Route, RouteKey, endpoint::E_READY, route::RouteKind},
+    layout::{Addr, Config, Endpoint, Route, RouteKey, endpoint::E_READY, programs, route::RouteKind},
 };
 
 use crate::{
@@ -32,7 +32,13 @@ const B: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 6);
 const KILLS: u32 = 20;
 
 fn options(attaching: Attaching) -> Options {
-    Options { pins: Pins::new(space::root()), flow_memory: 4 << 20, attaching, log: ProgramLog::Off }
+    Options {
+        pins: Pins::new(space::root()),
+        mark: programs::DEFAULT_MARK,
+        flow_memory: 4 << 20,
+        attaching,
+        log: ProgramLog::Off,
+    }
 }
 
 fn desired() -> Desired {

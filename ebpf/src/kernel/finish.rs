@@ -59,7 +59,7 @@ fn out(verdict: &Verdict) -> i32 {
         Kind::Next => NEXT,
         Kind::Drop | Kind::Consumed | Kind::Jump => SHOT,
         Kind::Peer | Kind::Reply => raw::redirect_peer(verdict.value()),
-        Kind::Neighbour => raw::redirect_neigh(verdict.value(), verdict.next_hop()),
+        Kind::Neighbour => raw::redirect_neigh(verdict.value(), &verdict.next_hop()),
         Kind::TunnelDevice => raw::redirect(verdict.value(), 0),
         Kind::Stack => match Maps.config() {
             Some(config) => raw::redirect(config.door_host, INGRESS),

@@ -8,8 +8,9 @@ use osmia_ebpf::logic::tables::Tables;
 use osmia_ebpf::logic::verdict::Kind;
 use osmia_ebpf::logic::{Stage, door, pod, stage, uplink};
 
+use super::constants::TICK_SHIFT;
 use super::finish::{self, SHOT};
-use super::maps::{META, SCRATCH};
+use super::maps::SCRATCH;
 use super::raw;
 use super::skb::Skb;
 use super::tables::Maps;
@@ -17,8 +18,7 @@ use super::tables::Maps;
 /// The tick of now.
 #[inline(always)]
 fn now() -> u32 {
-    let shift = raw::row(META.get_ptr(0)).map_or(0, |meta| meta.tick_shift);
-    (raw::jiffies() >> (shift & 63)) as u32
+    (raw::jiffies() >> (TICK_SHIFT.load() & 63)) as u32
 }
 
 /// A program on a hook. A macro, since a closure that is not inlined is one more function, and the fast programs have none.

@@ -1,18 +1,14 @@
 //! The packet of a run: [`Packet`] over `__sk_buff`.
 
+use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::programs::TcContext;
-use aya_ebpf::{EbpfContext, Global};
 use osmia_ebpf::layout::Addr;
 use osmia_ebpf::logic::packet::{ETH_LEN, Fib, Packet, Room, TunnelKey, Window, csum};
 use osmia_ebpf::logic::{FlowKey, Parsed};
 
+use super::constants::HAVE_CSUM_IPV6;
 use super::raw;
-
-/// Whether `bpf_l4_csum_replace` knows `BPF_F_IPV6` (6.16); set by the loader.
-#[unsafe(no_mangle)]
-#[expect(unsafe_code, reason = "the loader finds a global by its name")]
-static HAVE_CSUM_IPV6: Global<u32> = Global::new(0);
 
 /// `BPF_F_RECOMPUTE_CSUM`: a whole-packet checksum from the device follows.
 const RECOMPUTE_CSUM: u64 = 1;

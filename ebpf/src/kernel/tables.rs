@@ -8,6 +8,7 @@ use osmia_ebpf::layout::{
 };
 use osmia_ebpf::logic::tables::{Insert, InsertError, Table, Tables};
 
+use super::constants::{MARK, TICKS_PER_SECOND};
 use super::maps::{
     BUDGETS, CONFIG, ENDPOINT_ADDR, ENDPOINT_IF, ENDPOINTS, EPOCHS, FLOW4, FLOW4_NEW, FLOW6, FLOW6_NEW, FRAGMENTS,
     NODES, ROUTES, SCRATCH, STATS, UPLINKS,
@@ -43,6 +44,16 @@ fn inserted(result: Result<(), i32>) -> Result<(), InsertError> {
 
 impl Tables for Maps {
     type Flow = Flow;
+
+    #[inline(always)]
+    fn mark(&self) -> u32 {
+        MARK.load()
+    }
+
+    #[inline(always)]
+    fn ticks_per_second(&self) -> u32 {
+        TICKS_PER_SECOND.load()
+    }
 
     #[inline(always)]
     fn config(&self) -> Option<&Config> {

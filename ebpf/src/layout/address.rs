@@ -28,11 +28,31 @@ impl Addr {
         Self(a)
     }
 
+    /// Both halves as they lie in memory.
+    #[inline(always)]
+    #[must_use]
+    pub const fn words(&self) -> [u64; 2] {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = self.0;
+        [u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u64::from_ne_bytes([i, j, k, l, m, n, o, p])]
+    }
+
+    /// The address of [`Self::words`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_words([front, back]: [u64; 2]) -> Self {
+        let [a, b, c, d, e, f, g, h] = front.to_ne_bytes();
+        let [i, j, k, l, m, n, o, p] = back.to_ne_bytes();
+        Self([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p])
+    }
+
     /// Whether this is an IPv4 address in its mapped form.
     #[inline(always)]
     #[must_use]
     pub const fn is_v4(&self) -> bool {
-        matches!(self.0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..])
+        let [front, back] = self.words();
+        let [_, prefix] = Self::v4([0; 4]).words();
+        let [_, mask] = Self([0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).words();
+        front == 0 && back & mask == prefix
     }
 
     /// The last four bytes: the IPv4 address of a mapped one.
@@ -57,6 +77,25 @@ impl Addr {
     #[inline(always)]
     #[must_use]
     pub const fn is_none(&self) -> bool {
-        matches!(self.0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        let [front, back] = self.words();
+        front | back == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_families_are_told_apart_by_the_whole_prefix() {
+        assert!(Addr::v4([0; 4]).is_v4() && Addr::v4([255; 4]).is_v4());
+        assert!(!Addr::NONE.is_v4() && Addr::NONE.is_none());
+        for at in 0..12 {
+            let mut other = Addr::v4([10, 0, 0, 1]);
+            other.0[at] ^= 0x80;
+            assert!(!other.is_v4() && !other.is_none(), "byte {at}");
+        }
+        let addr = Addr(*b"0123456789abcdef");
+        assert_eq!(Addr::of_words(addr.words()), addr);
     }
 }

@@ -9,7 +9,7 @@ pub const C_STACK_SERVICES: u32 = 1 << 1;
 #[repr(C, align(8))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Config {
-    /// The one skb mark bit we own ("handled").
+    /// The one skb mark bit we own ("handled"), for who reads the row: programs have it as a constant of their load.
     pub mark: u32,
     /// `C_*`.
     pub flags: u32,
@@ -41,7 +41,7 @@ pub struct Config {
     pub node6: [u8; 16],
     /// Packet-too-big and time-exceeded answers an endpoint gets a second, at most 255.
     pub too_big_rate: u32,
-    /// Ticks a second; see [`super::meta`].
+    /// Ticks a second, for who reads the row; see [`super::meta`] and `mark`.
     pub ticks_per_second: u32,
 }
 

@@ -14,7 +14,7 @@ pub struct Meta {
     pub magic: [u8; 8],
     /// [`super::LAYOUT`].
     pub layout: u32,
-    /// Bits to shift jiffies right by for a tick.
+    /// Bits to shift jiffies right by for a tick; the programs have it as a constant of their load.
     pub tick_shift: u32,
     /// Jiffies a second (CONFIG_HZ), measured by the agent at load.
     pub hz: u32,

@@ -33,6 +33,15 @@ pub const CLOCK: &str = "osm_clock";
 /// Returns 1 by test-run where `l4_csum_replace` takes `BPF_F_IPV6`; the loader then sets the global `HAVE_CSUM_IPV6`.
 pub const HAS_CSUM_IPV6: &str = "osm_has_csum_v6";
 
+/// Global (`u32`): the skb mark bit that is ours.
+pub const MARK: &str = "MARK";
+/// [`MARK`] unless the agent is told otherwise.
+pub const DEFAULT_MARK: u32 = 0x0100_0000;
+/// Global (`u32`): bits to shift jiffies right by for a tick ([`super::meta`]).
+pub const TICK_SHIFT: &str = "TICK_SHIFT";
+/// Global (`u32`): ticks a second.
+pub const TICKS_PER_SECOND: &str = "TICKS_PER_SECOND";
+
 /// Global (`u8`): which of aya-log's levels the programs log; 0 is none, and the verifier removes the calls. Without the loader's value: all.
 pub const LOG_LEVEL: &str = "AYA_LOG_LEVEL";
 

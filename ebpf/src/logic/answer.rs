@@ -48,7 +48,7 @@ pub fn allowed<K: FlowKey>(parsed: &Parsed<K>) -> bool {
 #[inline(always)]
 pub fn take<T: Tables>(t: &T, slot: u32, now: u32) -> bool {
     let Some(config) = t.config() else { return false };
-    let second = (now / config.ticks_per_second.max(1)) & 0x00ff_ffff;
+    let second = (now / t.ticks_per_second().max(1)) & 0x00ff_ffff;
     let bucket = t.bucket(slot);
     let given = if bucket >> 8 == second { bucket & 0xff } else { 0 };
     if given >= config.too_big_rate.min(0xff) {

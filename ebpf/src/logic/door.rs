@@ -14,11 +14,10 @@ use crate::layout::{DropReason, FlowKey4, FlowKey6};
 /// Program of `osmia0`'s egress.
 #[inline(always)]
 pub fn to<P: Packet, T: Tables>(packet: &mut P, tables: &T) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     if packet.socket_cookie() != 0 {
-        forward::set_mark(packet, config);
+        forward::set_mark(packet, tables);
     } else {
-        forward::clear_mark(packet, config);
+        forward::clear_mark(packet, tables);
     }
     Verdict::NEXT
 }
@@ -26,13 +25,12 @@ pub fn to<P: Packet, T: Tables>(packet: &mut P, tables: &T) -> Verdict {
 /// Fast program of `osmia1`'s ingress.
 #[inline(always)]
 pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     match ether_type(packet) {
         ETH_IPV4 => {
-            fast::known::<FlowKey4, P, T>(packet, tables, config, HOOK_DOOR, now).unwrap_or(Verdict::jump(Stage::Door4))
+            fast::known::<FlowKey4, P, T>(packet, tables, HOOK_DOOR, now).unwrap_or(Verdict::jump(Stage::Door4))
         }
         ETH_IPV6 => {
-            fast::known::<FlowKey6, P, T>(packet, tables, config, HOOK_DOOR, now).unwrap_or(Verdict::jump(Stage::Door6))
+            fast::known::<FlowKey6, P, T>(packet, tables, HOOK_DOOR, now).unwrap_or(Verdict::jump(Stage::Door6))
         }
         _ => Verdict::drop(DropReason::Door),
     }
@@ -41,7 +39,7 @@ pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdi
 /// Slow program of `osmia1`'s ingress.
 #[inline(always)]
 pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
-    let socket = run.packet.mark() & run.config.mark != 0;
+    let socket = run.packet.mark() & run.tables.mark() != 0;
     let via = Via::door(if socket { Origin::NodeSocket } else { Origin::Forwarded });
     match run.headers::<K>() {
         // What the node's stack says to a link of its own (listener reports and the like) is no traffic of pods.

@@ -43,7 +43,7 @@ const EINVAL: i64 = -22;
 
 /// Puts the packet into the tunnel to `node`; the way out is the node's uplink and next hop.
 #[inline(always)]
-pub fn send<P: Packet>(p: &mut P, config: &Config, node: &Node, inner_v6: bool) -> Verdict {
+pub fn send<P: Packet, T: Tables>(p: &mut P, t: &T, node: &Node, inner_v6: bool) -> Verdict {
     if node.flags & (N_PRESENT | N_TUNNEL) != N_PRESENT | N_TUNNEL {
         return Verdict::drop(DropReason::NoNode);
     }
@@ -53,7 +53,7 @@ pub fn send<P: Packet>(p: &mut P, config: &Config, node: &Node, inner_v6: bool) 
     let inner = p.length().saturating_sub(ETH_LEN as u32);
     if let Err(errno) = open(p, outer_v6) {
         return match errno {
-            EALREADY | ENOTSUPP => by_device(p, config, node),
+            EALREADY | ENOTSUPP => by_device(p, t, node),
             _ => Verdict::drop(DropReason::AdjustRoom),
         };
     }
@@ -104,7 +104,8 @@ fn close<P: Packet>(p: &mut P, outer_v6: bool, inner_v6: bool) -> Option<()> {
 }
 
 #[inline(always)]
-fn by_device<P: Packet>(p: &mut P, config: &Config, node: &Node) -> Verdict {
+fn by_device<P: Packet, T: Tables>(p: &mut P, t: &T, node: &Node) -> Verdict {
+    let Some(config) = t.config() else { return Verdict::drop(DropReason::Program) };
     if config.tunnel_dev == 0 || p.set_tunnel_key(&TunnelKey { vni: config.vni, remote: node.tunnel }).is_none() {
         return Verdict::drop(DropReason::TunnelDevice);
     }

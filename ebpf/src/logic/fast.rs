@@ -1,15 +1,16 @@
-//! The short way: a packet of a known flow that changes nothing about it. All else goes to a slow program.
+//! The short way: a packet of a known flow, with the state that it brings (a first answer, FIN, RST). All else goes to a slow program.
 //!
 //! Invariant: nothing is decided here. Whatever is not plainly a packet of a living, current flow is left to the slow program, which sees
 //! the packet as it came.
 
-use super::flow::{life, promote, timeout};
+use super::flow::life::{self, Found};
+use super::flow::{promote, timeout};
 use super::packet::{ETH_LEN, Window};
 use super::parse::{FIN, ICMP, ICMPV6, Parsed, Part, RST, SYN, TCP, UDP};
 use super::tables::{Entry, Table, Tables};
-use super::{FlowKey, Packet, Verdict, forward};
-use crate::layout::flow::{F_OPENER, F_REPLIED, NO_MTU, T_ESTABLISHED};
-use crate::layout::{Config, FlowEntry, FlowKey4, FlowKey6};
+use super::{FlowKey, Packet, Verdict, encap, forward};
+use crate::layout::flow::NO_MTU;
+use crate::layout::{Addr, FlowKey4, FlowKey6};
 
 /// A family whose usual headers are read without a loop.
 pub trait Quick: FlowKey + Default {
@@ -95,7 +96,7 @@ impl Quick for FlowKey4 {
         } else {
             front(packet, proto, L4_V4, window.get::<20, 4>())
         };
-        if front.len == 0 {
+        if front.len == 0 || total < 20 + front.len {
             return nothing;
         }
         let words = [word(window.get::<12, 8>()), front.word(proto)];
@@ -122,7 +123,7 @@ impl Quick for FlowKey6 {
         } else {
             front(packet, proto, L4_V6, window.get::<40, 4>())
         };
-        if front.len == 0 {
+        if front.len == 0 || payload < front.len {
             return nothing;
         }
         let (s0, s1) = (word(window.get::<8, 8>()), word(window.get::<16, 8>()));
@@ -185,55 +186,41 @@ fn query(proto: u8, [kind]: [u8; 1], id: [u8; 2]) -> Front {
 
 /// Sends a packet of a known flow on; `None` leaves it to the slow program.
 #[inline(always)]
-pub fn known<K: Quick, P: Packet, T: Tables>(
-    packet: &mut P,
-    tables: &T,
-    config: &Config,
-    hook: u32,
-    now: u32,
-) -> Option<Verdict> {
+pub fn known<K: Quick, P: Packet, T: Tables>(packet: &mut P, tables: &T, hook: u32, now: u32) -> Option<Verdict> {
     let look = K::look(packet);
     if !look.is_plain() {
         return None;
     }
     let mut parsed: Parsed<K> = look.parsed();
     P::fill(&mut parsed, look.words());
-    let entry = hit(packet, tables, config, &parsed, hook, now)?;
-    Some(forward::forward(packet, tables, config, &parsed, entry, false))
+    let entry = hit(packet, tables, &parsed, hook, &Addr::NONE, now)?;
+    Some(forward::forward(packet, tables, &parsed, entry, false))
 }
 
-/// The entry of a packet that may just be sent on as it says: counted, times kept. `hook` is where the packet is.
+/// The entry of a packet that may just be sent on as it says: counted, times kept, and with the state that the packet brings. `hook` is where
+/// the packet is, `outer` who sent the tunnel packet that it came in ([`Addr::NONE`]: none).
 #[inline(always)]
 pub fn hit<K: FlowKey, P: Packet, T: Tables>(
     packet: &P,
     tables: &T,
-    config: &Config,
     parsed: &Parsed<K>,
     hook: u32,
+    outer: &Addr,
     now: u32,
 ) -> Option<T::Flow> {
-    if parsed.tcp & (SYN | FIN | RST) != 0 {
-        return None;
-    }
     let key = &parsed.key;
     let proto = key.proto();
-    let entry = match key.find(tables, Table::Established) {
-        Some(entry) => entry,
-        None => {
-            let entry = key.find(tables, Table::Probation)?;
-            if entry.get(|e| changes(e, proto, now, config.ticks_per_second)) {
-                return None;
-            }
-            entry
-        }
-    };
+    if life::opens(proto, parsed.tcp) {
+        return None;
+    }
+    let Found { entry, table } = life::find(tables, key, false)?;
     if entry.get(|e| e.hook) != hook || !life::is_current(tables, entry) {
         return None;
     }
     let last = entry.get(|e| e.last_seen);
     if last != now {
         let seconds = entry.get(|e| timeout::seconds(proto, e.flags, e.tcp));
-        if timeout::expired(now, last, seconds, config.ticks_per_second) {
+        if timeout::expired(now, last, seconds, tables.ticks_per_second()) {
             return None;
         }
     }
@@ -244,19 +231,29 @@ pub fn hit<K: FlowKey, P: Packet, T: Tables>(
     if forward::hops_used_up(parsed, entry) {
         return None;
     }
+    if !outer.is_none() && !encap::still_from(tables, entry.get(|e| e.from_node), outer) {
+        return None;
+    }
+    if table == Table::Probation || parsed.tcp & (SYN | FIN | RST) != 0 {
+        advance(tables, parsed, Found { entry, table }, now)?;
+    }
     life::touch(entry, parsed.length, now);
     Some(entry)
 }
 
-/// Whether a packet changes the state of a flow on probation.
+/// The state that a packet brings; `None` where its flow has lost a direction, or is due for the established table.
 #[inline(always)]
-fn changes(entry: &FlowEntry, proto: u8, now: u32, ticks_per_second: u32) -> bool {
-    // First packet of the opposite direction.
-    if entry.flags & (F_OPENER | F_REPLIED) == 0 {
-        return true;
+fn advance<K: FlowKey, T: Tables>(tables: &T, parsed: &Parsed<K>, found: Found<T::Flow>, now: u32) -> Option<()> {
+    let Found { entry, table } = found;
+    let proto = parsed.key.proto();
+    let change = entry.get(|e| life::change(e, proto, parsed.tcp));
+    if change.is_new(entry.get(|e| e.tcp)) {
+        let opposite = parsed.key.opposite(&entry.view()).find(tables, table)?;
+        life::apply(entry, opposite, &change, now);
     }
-    if proto == TCP && entry.flags & (F_OPENER | F_REPLIED) == F_OPENER | F_REPLIED && entry.tcp & T_ESTABLISHED == 0 {
-        return true;
-    }
-    promote::is_due(entry, proto, now, ticks_per_second)
+    let due = table == Table::Probation && entry.get(|e| promote::is_due(e, proto, now, tables.ticks_per_second()));
+    if due { None } else { Some(()) }
 }
+
+#[cfg(test)]
+mod tests;

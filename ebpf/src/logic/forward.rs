@@ -9,7 +9,7 @@
 use super::verdict::Kind;
 use super::{Entry, FlowKey, Packet, Parsed, Tables, Verdict, encap, nat};
 use crate::layout::flow::{F_NO_HOP, F_REWRITE_DST, F_REWRITE_SRC, FlowAction};
-use crate::layout::{Config, DropReason, Stat};
+use crate::layout::{DropReason, Stat};
 
 /// Whether the packet's hop counter is used up on this entry's way.
 #[inline(always)]
@@ -23,7 +23,6 @@ pub fn hops_used_up<K: FlowKey, E: Entry>(parsed: &Parsed<K>, entry: E) -> bool 
 pub fn forward<K: FlowKey, P: Packet, T: Tables, E: Entry>(
     packet: &mut P,
     tables: &T,
-    config: &Config,
     parsed: &Parsed<K>,
     entry: E,
     rewritten: bool,
@@ -38,14 +37,13 @@ pub fn forward<K: FlowKey, P: Packet, T: Tables, E: Entry>(
     if flags & F_NO_HOP == 0 && take_hop(packet, parsed).is_none() {
         return Verdict::drop(DropReason::Rewrite);
     }
-    send(packet, tables, config, parsed, entry)
+    send(packet, tables, parsed, entry)
 }
 
 #[inline(always)]
 fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
     packet: &mut P,
     tables: &T,
-    config: &Config,
     parsed: &Parsed<K>,
     entry: E,
 ) -> Verdict {
@@ -53,7 +51,7 @@ fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
     match FlowAction::from_byte(entry.get(|e| e.action)) {
         Some(FlowAction::Peer) => {
             tables.count(Stat::ForwardPeer);
-            clear_mark(packet, config);
+            clear_mark(packet, tables);
             Verdict::peer(target)
         }
         Some(FlowAction::Native) => {
@@ -63,13 +61,13 @@ fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
                 return Verdict::drop(DropReason::NoRoute);
             }
             tables.count(Stat::ForwardNative);
-            set_mark(packet, config);
+            set_mark(packet, tables);
             Verdict::neighbour(node.uplink, if K::V6 { node.next_hop6 } else { node.next_hop4 })
         }
         Some(FlowAction::Tunnel) => {
             let Some(node) = tables.node(target as u16) else { return Verdict::drop(DropReason::NoNode) };
-            set_mark(packet, config);
-            let verdict = encap::send(packet, config, node, K::V6);
+            set_mark(packet, tables);
+            let verdict = encap::send(packet, tables, node, K::V6);
             match verdict.kind() {
                 Kind::TunnelDevice => tables.count(Stat::EncapsulatedDevice),
                 Kind::Neighbour => tables.count(Stat::ForwardTunnel),
@@ -79,13 +77,13 @@ fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
         }
         Some(FlowAction::Uplink) => {
             tables.count(Stat::ForwardUplink);
-            set_mark(packet, config);
+            set_mark(packet, tables);
             let next_hop = entry.get(|e| e.next_hop);
             Verdict::neighbour(target, if next_hop.is_none() { parsed.key.dst() } else { next_hop })
         }
         Some(FlowAction::Stack) => {
             tables.count(Stat::ForwardStack);
-            to_stack(packet, config)
+            to_stack(packet, tables)
         }
         Some(FlowAction::Pass) => {
             tables.count(Stat::ForwardPass);
@@ -97,8 +95,9 @@ fn send<K: FlowKey, P: Packet, T: Tables, E: Entry>(
 
 /// Into the node's stack through `osmia0`: the device takes for its own only what carries its MAC.
 #[inline(always)]
-pub fn to_stack<P: Packet>(packet: &mut P, config: &Config) -> Verdict {
-    clear_mark(packet, config);
+pub fn to_stack<P: Packet, T: Tables>(packet: &mut P, tables: &T) -> Verdict {
+    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
+    clear_mark(packet, tables);
     let destination: Option<[u8; 6]> = packet.read(0);
     if destination != Some(config.gateway_mac) && packet.write(0, &config.gateway_mac).is_none() {
         return Verdict::drop(DropReason::Rewrite);
@@ -108,17 +107,17 @@ pub fn to_stack<P: Packet>(packet: &mut P, config: &Config) -> Verdict {
 
 /// Sets the bit that the egress programs test first.
 #[inline(always)]
-pub fn set_mark<P: Packet>(packet: &mut P, config: &Config) {
+pub fn set_mark<P: Packet, T: Tables>(packet: &mut P, tables: &T) {
     let mark = packet.mark();
-    packet.set_mark(mark | config.mark);
+    packet.set_mark(mark | tables.mark());
 }
 
 /// Takes the bit away, where it is.
 #[inline(always)]
-pub fn clear_mark<P: Packet>(packet: &mut P, config: &Config) {
+pub fn clear_mark<P: Packet, T: Tables>(packet: &mut P, tables: &T) {
     let mark = packet.mark();
-    if mark & config.mark != 0 {
-        packet.set_mark(mark & !config.mark);
+    if mark & tables.mark() != 0 {
+        packet.set_mark(mark & !tables.mark());
     }
 }
 

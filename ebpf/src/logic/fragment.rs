@@ -38,7 +38,7 @@ pub fn remember<K: FlowKey, T: Tables>(t: &T, parsed: &Parsed<K>, now: u32) {
 #[inline(always)]
 pub fn recall<K: FlowKey, T: Tables>(t: &T, parsed: &Parsed<K>, now: u32) -> Option<K> {
     let row = t.fragment(&key(parsed))?;
-    let limit = t.config()?.ticks_per_second.wrapping_mul(SECONDS);
+    let limit = t.ticks_per_second().wrapping_mul(SECONDS);
     if now.wrapping_sub(row.seen) > limit {
         return None;
     }

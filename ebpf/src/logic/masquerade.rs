@@ -6,7 +6,7 @@
 
 use super::flow::life;
 use super::parse::{ICMP, ICMPV6, TCP, UDP};
-use super::tables::{FlowRef, Insert, Table};
+use super::tables::{Insert, Table};
 use super::{FlowKey, Packet, Scratch, Tables};
 use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
 use crate::layout::{Addr, Config, DropReason, FlowEntry, Stat};
@@ -63,7 +63,7 @@ pub fn open<K: FlowKey, P: Packet, T: Tables>(
     let socket = matches!(key.proto(), TCP | UDP);
     let in_use = socket && p.socket_uses(key.proto(), &source, port, &key.dst(), key.dport());
     let replies = key.opposite(forward);
-    if !in_use && is_free(t, config, &replies, now) && claim(t, config, &replies, reverse, now) {
+    if !in_use && is_free(t, &replies, now) && claim(t, &replies, reverse, now) {
         t.count(Stat::MasqOpened);
         return Ok(true);
     }
@@ -72,25 +72,25 @@ pub fn open<K: FlowKey, P: Packet, T: Tables>(
 
 /// Whether no living flow has this key.
 #[inline(always)]
-fn is_free<K: FlowKey, T: Tables>(t: &T, config: &Config, replies: &K, now: u32) -> bool {
-    is_over(replies.find(t, Table::Established), config, replies.proto(), now)
-        && is_over(replies.find(t, Table::Probation), config, replies.proto(), now)
+fn is_free<K: FlowKey, T: Tables>(t: &T, replies: &K, now: u32) -> bool {
+    is_over(t, replies.find(t, Table::Established), replies.proto(), now)
+        && is_over(t, replies.find(t, Table::Probation), replies.proto(), now)
 }
 
 #[inline(always)]
-fn is_over<F: FlowRef>(entry: Option<F>, config: &Config, proto: u8, now: u32) -> bool {
-    entry.is_none_or(|e| life::is_expired(e, proto, now, config.ticks_per_second))
+fn is_over<T: Tables>(t: &T, entry: Option<T::Flow>, proto: u8, now: u32) -> bool {
+    entry.is_none_or(|e| life::is_expired(e, proto, now, t.ticks_per_second()))
 }
 
 /// Writes the entry of the replies; not over that of a flow which another CPU has claimed it for in between.
 #[inline(always)]
-fn claim<K: FlowKey, T: Tables>(t: &T, config: &Config, replies: &K, entry: &FlowEntry, now: u32) -> bool {
+fn claim<K: FlowKey, T: Tables>(t: &T, replies: &K, entry: &FlowEntry, now: u32) -> bool {
     // One that is over: it would be found first.
     replies.remove(t, Table::Established);
     if replies.put(t, entry, Table::Probation, Insert::New).is_ok() {
         return true;
     }
-    if !is_over(replies.find(t, Table::Probation), config, replies.proto(), now) {
+    if !is_over(t, replies.find(t, Table::Probation), replies.proto(), now) {
         return false;
     }
     replies.remove(t, Table::Probation);

@@ -17,18 +17,13 @@ const IGMP: u8 = 2;
 /// Fast program of the ingress hook.
 #[inline(always)]
 pub fn from<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
     let hook = packet.ifindex();
     if packet.vlan() {
         return Verdict::jump(Stage::Pod4);
     }
     match packet.protocol() {
-        ETH_IPV4 => {
-            fast::known::<FlowKey4, P, T>(packet, tables, config, hook, now).unwrap_or(Verdict::jump(Stage::Pod4))
-        }
-        ETH_IPV6 => {
-            fast::known::<FlowKey6, P, T>(packet, tables, config, hook, now).unwrap_or(Verdict::jump(Stage::Pod6))
-        }
+        ETH_IPV4 => fast::known::<FlowKey4, P, T>(packet, tables, hook, now).unwrap_or(Verdict::jump(Stage::Pod4)),
+        ETH_IPV6 => fast::known::<FlowKey6, P, T>(packet, tables, hook, now).unwrap_or(Verdict::jump(Stage::Pod6)),
         _ => Verdict::jump(Stage::Pod4),
     }
 }
@@ -130,8 +125,7 @@ fn swallow<P: Packet, T: Tables>(run: &Run<'_, P, T>, stat: Stat) -> Option<Verd
 /// Program of the egress hook: nothing of ours comes here but for pods whose packets go through the node's stack.
 #[inline(always)]
 pub fn to<P: Packet, T: Tables>(packet: &P, tables: &T) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::drop(DropReason::Program) };
-    if packet.mark() & config.mark != 0 {
+    if packet.mark() & tables.mark() != 0 {
         return Verdict::NEXT;
     }
     let endpoint = tables.slot_by_ifindex(packet.ifindex()).and_then(|slot| tables.endpoint(slot));

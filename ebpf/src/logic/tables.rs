@@ -68,6 +68,10 @@ pub trait Tables {
     /// An entry in place.
     type Flow: FlowRef;
 
+    /// The one skb mark bit we own ("handled"): a constant that the loader sets.
+    fn mark(&self) -> u32;
+    /// Ticks a second: a constant that the loader sets; see [`crate::layout::meta`].
+    fn ticks_per_second(&self) -> u32;
     /// The running configuration.
     fn config(&self) -> Option<&Config>;
     /// Row of the epochs array: 0 the route generation, else an endpoint's epoch. 0 for a slot that can not be.

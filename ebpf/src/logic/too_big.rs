@@ -5,7 +5,7 @@
 
 use super::answer::{self, Error};
 use super::{FlowKey, Packet, Parsed, Tables, Verdict, forward};
-use crate::layout::{Config, DropReason, Stat};
+use crate::layout::{DropReason, Stat};
 
 /// Destination unreachable, fragmentation needed: RFC 792, RFC 1191.
 const V4: (u8, u8) = (3, 4);
@@ -20,7 +20,6 @@ const V6_LEAST: u16 = 1280;
 pub fn answer<K: FlowKey, P: Packet, T: Tables>(
     p: &mut P,
     t: &T,
-    config: &Config,
     parsed: &Parsed<K>,
     slot: u32,
     mtu: u16,
@@ -40,5 +39,5 @@ pub fn answer<K: FlowKey, P: Packet, T: Tables>(
         return Verdict::drop(DropReason::TooBig);
     }
     t.count(Stat::TooBigSent);
-    if slot == 0 { forward::to_stack(p, config) } else { Verdict::reply(p.ifindex()) }
+    if slot == 0 { forward::to_stack(p, t) } else { Verdict::reply(p.ifindex()) }
 }

@@ -30,12 +30,13 @@ pub enum Kind {
 /// How a packet leaves the program.
 ///
 /// No enum with payloads: what a variant does not have would be a register that nobody wrote, LLVM saves it on the stack with the others,
-/// and 5.10 refuses to load it back.
+/// and 5.10 refuses to load it back. The address in two words: of 16 bytes each is a register by itself, and all 16 are saved on the
+/// stack at each place where verdicts meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
     kind: Kind,
     value: u32,
-    next_hop: Addr,
+    next_hop: [u64; 2],
 }
 
 impl Verdict {
@@ -48,7 +49,7 @@ impl Verdict {
 
     #[inline(always)]
     const fn of(kind: Kind, value: u32) -> Self {
-        Self { kind, value, next_hop: Addr::NONE }
+        Self { kind, value, next_hop: [0; 2] }
     }
 
     /// Dropped.
@@ -76,7 +77,7 @@ impl Verdict {
     #[inline(always)]
     #[must_use]
     pub const fn neighbour(ifindex: u32, next_hop: Addr) -> Self {
-        Self { kind: Kind::Neighbour, value: ifindex, next_hop }
+        Self { kind: Kind::Neighbour, value: ifindex, next_hop: next_hop.words() }
     }
 
     /// Back where it came from (answers to ARP, ND, packet too big): by `redirect_peer` to the pod's own link.
@@ -117,8 +118,8 @@ impl Verdict {
     /// The next hop of [`Self::neighbour`].
     #[inline(always)]
     #[must_use]
-    pub const fn next_hop(&self) -> &Addr {
-        &self.next_hop
+    pub const fn next_hop(&self) -> Addr {
+        Addr::of_words(self.next_hop)
     }
 
     /// Whether it is this drop.

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use aya::maps::{Array, HashMap, MapData};
+use aya::maps::{HashMap, MapData};
 use aya::programs::SchedClassifier;
 use aya::{Ebpf, Pod};
 use osmia_lab::Space;
 use osmia_lab::packet::{Ip, frame};
 use osmia_maps::layout::flow::{F_NO_HOP, F_OPENER, F_REPLIED, FlowAction, NO_MTU};
-use osmia_maps::layout::{Config, FlowEntry, FlowKey4, FlowKey6, Meta, maps, programs};
+use osmia_maps::layout::{FlowEntry, FlowKey4, FlowKey6, maps, programs};
 
 use super::Bench;
 use crate::report::Row;
@@ -29,8 +29,6 @@ const REDIRECT: u32 = 7;
 /// UDP.
 const UDP: u8 = 17;
 const PORTS: (u16, u16) = (7008, 7007);
-/// A tick is a jiffy here, so that the clock program tells it. No kernel has more of them a second.
-const TICKS_PER_SECOND: u32 = 1000;
 
 /// Metric 11.
 pub(super) fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
@@ -44,7 +42,6 @@ fn in_here(bursts: usize) -> Result<Vec<Row>> {
     let mut object = load()?;
     let empty = own::empty()?;
     let clock = classifier(&mut object, programs::CLOCK)?;
-    configure(&mut object)?;
     let program = classifier(&mut object, programs::FROM_POD.name)?;
 
     let (from, to) = ([10, 0, 0, 1], [10, 0, 0, 2]);
@@ -146,6 +143,7 @@ impl Case<'_> {
     }
 }
 
+/// With its constants unset: a tick is a jiffy, which the clock program tells.
 fn load() -> Result<Ebpf> {
     let path = env::var_os("OSMIA_OBJECT").context("OSMIA_OBJECT names no object: `cargo xtask bench` sets it")?;
     let path = PathBuf::from(path);
@@ -157,19 +155,6 @@ fn classifier(object: &mut Ebpf, name: &str) -> Result<OwnedFd> {
         object.program_mut(name).with_context(|| format!("the object has no program {name}"))?.try_into()?;
     program.load().with_context(|| format!("load {name}"))?;
     Ok(program.fd()?.as_fd().try_clone_to_owned()?)
-}
-
-fn configure(object: &mut Ebpf) -> Result<()> {
-    let mut meta: Array<_, Meta> = array(object, maps::META)?;
-    meta.set(0, &Meta::default(), 0)?;
-    let mut config: Array<_, Config> = array(object, maps::CONFIG)?;
-    let row = Config { mark: 0x0100_0000, ticks_per_second: TICKS_PER_SECOND, ..Config::default() };
-    config.set(0, &row, 0)?;
-    Ok(())
-}
-
-fn array<'a, V: Pod>(object: &'a mut Ebpf, name: &str) -> Result<Array<&'a mut MapData, V>> {
-    Ok(object.map_mut(name).with_context(|| format!("the object has no map {name}"))?.try_into()?)
 }
 
 fn packet(ip: &Ip) -> Vec<u8> {

@@ -15,13 +15,13 @@ const SLOT: u32 = 4;
 fn big4(t: &FakeTables, frame: Vec<u8>) -> (Verdict, FakePacket) {
     let mut p = FakePacket::new(frame, 33);
     let parsed = FlowKey4::parse(&mut p, 14).expect("whole");
-    (too_big::answer(&mut p, t, &t.config, &parsed, SLOT, 1400, 0), p)
+    (too_big::answer(&mut p, t, &parsed, SLOT, 1400, 0), p)
 }
 
 fn big6(t: &FakeTables, frame: Vec<u8>, mtu: u16) -> (Verdict, FakePacket) {
     let mut p = FakePacket::new(frame, 33);
     let parsed = FlowKey6::parse(&mut p, 14).expect("whole");
-    (too_big::answer(&mut p, t, &t.config, &parsed, SLOT, mtu, 0), p)
+    (too_big::answer(&mut p, t, &parsed, SLOT, mtu, 0), p)
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_stack_is_told_by_the_packets_destination() {
     let frame = build::ipv4(OUT4, POD4, 6, &build::tcp(&OUT4, &POD4, 4000, 80, 0x10, &[7; 1460]));
     let mut p = FakePacket::new(frame.clone(), 51);
     let parsed = FlowKey4::parse(&mut p, 14).expect("whole");
-    assert_eq!(too_big::answer(&mut p, &t, &t.config, &parsed, 0, 1400, 0), Verdict::STACK);
+    assert_eq!(too_big::answer(&mut p, &t, &parsed, 0, 1400, 0), Verdict::STACK);
     verify(&p.bytes);
     assert_eq!(p.bytes[..6], build::GATEWAY, "or osmia0 takes it for another host's");
     assert_eq!((&p.bytes[26..30], &p.bytes[30..34]), (&POD4[..], &OUT4[..]));
@@ -151,14 +151,14 @@ fn the_stack_is_told_by_the_packets_destination() {
     let frame = build::ipv6(OUT6, POD6, 17, &build::udp(&OUT6, &POD6, 4000, 53, &[7; 1460]));
     let mut p = FakePacket::new(frame, 51);
     let parsed = FlowKey6::parse(&mut p, 14).expect("whole");
-    assert_eq!(too_big::answer(&mut p, &t, &t.config, &parsed, 0, 1400, 0), Verdict::STACK);
+    assert_eq!(too_big::answer(&mut p, &t, &parsed, 0, 1400, 0), Verdict::STACK);
     verify(&p.bytes);
     assert_eq!((&p.bytes[22..38], &p.bytes[38..54]), (&POD6[..], &OUT6[..]));
     // Ten a second, as a pod gets.
     for n in 2..=11 {
         let mut p = FakePacket::new(build::ipv4(OUT4, POD4, 17, &build::udp(&OUT4, &POD4, 1, 2, &[7; 1460])), 51);
         let parsed = FlowKey4::parse(&mut p, 14).expect("whole");
-        let told = too_big::answer(&mut p, &t, &t.config, &parsed, 0, 1400, 0);
+        let told = too_big::answer(&mut p, &t, &parsed, 0, 1400, 0);
         assert_eq!(told == Verdict::STACK, n < 10, "{n}: {told:?}");
     }
 }

@@ -66,7 +66,7 @@ fn a_packet_comes_out_of_the_tunnel_as_it_went_in() {
         let t = tables(outer_v6);
         let frame = inner(inner_v6);
         let mut p = FakePacket::new(frame.clone(), 9);
-        let verdict = send(&mut p, &t.config, &t.nodes[&2], inner_v6);
+        let verdict = send(&mut p, &t, &t.nodes[&2], inner_v6);
         assert_eq!(verdict, Verdict::neighbour(70, Addr::v4(GATEWAY4)));
         verify(&p.bytes);
 
@@ -92,7 +92,7 @@ fn flows_differ_by_source_port_and_keep_theirs() {
     let port = |hash| {
         let mut p = FakePacket::new(inner(false), 9);
         p.hash = hash;
-        send(&mut p, &t.config, &t.nodes[&2], false);
+        send(&mut p, &t, &t.nodes[&2], false);
         [p.bytes[34], p.bytes[35]]
     };
     assert_eq!(port(1), port(1));
@@ -106,7 +106,7 @@ fn the_header_of_a_long_gso_packet_does_not_overflow() {
     frame.resize(14 + 65_530, 0);
     let mut p = FakePacket::new(frame, 9);
     p.gso_size = 1400;
-    assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false).kind(), crate::logic::verdict::Kind::Neighbour);
+    assert_eq!(send(&mut p, &t, &t.nodes[&2], false).kind(), crate::logic::verdict::Kind::Neighbour);
     assert_eq!(p.bytes[16..18], [0xff, 0xff]);
 }
 
@@ -116,7 +116,7 @@ fn what_is_encapsulated_already_goes_by_the_device() {
         let t = tables(false);
         let mut p = FakePacket::new(inner(false), 9);
         p.adjust_error = Some(errno);
-        assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::tunnel_device(t.config.tunnel_dev));
+        assert_eq!(send(&mut p, &t, &t.nodes[&2], false), Verdict::tunnel_device(t.config.tunnel_dev));
         assert_eq!(p.tunnel_key, Some(TunnelKey { vni: 1, remote: Addr::v4(THERE4) }));
         assert_eq!(p.bytes, inner(false));
     }
@@ -128,7 +128,7 @@ fn without_a_device_it_is_dropped_and_says_so() {
     t.config.tunnel_dev = 0;
     let mut p = FakePacket::new(inner(false), 9);
     p.adjust_error = Some(EALREADY);
-    assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::drop(DropReason::TunnelDevice));
+    assert_eq!(send(&mut p, &t, &t.nodes[&2], false), Verdict::drop(DropReason::TunnelDevice));
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn a_node_without_tunnel_gets_none() {
     let mut t = tables(false);
     t.nodes.get_mut(&2).expect("there").flags = N_PRESENT;
     let mut p = FakePacket::new(inner(false), 9);
-    assert_eq!(send(&mut p, &t.config, &t.nodes[&2], false), Verdict::drop(DropReason::NoNode));
+    assert_eq!(send(&mut p, &t, &t.nodes[&2], false), Verdict::drop(DropReason::NoNode));
 }
 
 fn tunnelled(t: &FakeTables) -> FakePacket {
     let mut p = FakePacket::new(inner(false), 9);
-    send(&mut p, &t.config, &t.nodes[&2], false);
+    send(&mut p, t, &t.nodes[&2], false);
     p
 }
 
@@ -157,7 +157,7 @@ fn gso_that_is_not_tcp_is_left_to_the_device_untouched() {
     let frame = build::ipv4(POD4, FAR4, 6, &build::tcp(&POD4, &FAR4, 4000, 80, 0x10, b"many"));
     let mut tcp = FakePacket::new(frame, 9);
     tcp.gso_size = 1;
-    send(&mut tcp, &t.config, &t.nodes[&2], false);
+    send(&mut tcp, &t, &t.nodes[&2], false);
     assert_eq!(arrive(&mut tcp, &t), Ok(Received::Opened));
 
     t.config.tunnel_dev = 0;
@@ -206,7 +206,7 @@ fn before_decap_flags_the_family_is_changed_first() {
         let t = tables(outer_v6);
         let frame = inner(inner_v6);
         let mut p = FakePacket::new(frame.clone(), 9);
-        send(&mut p, &t.config, &t.nodes[&2], inner_v6);
+        send(&mut p, &t, &t.nodes[&2], inner_v6);
         p.unknown_room_flags = room::DECAP_L3_IPV4 | room::DECAP_L3_IPV6;
         assert_eq!(arrive(&mut p, &t), Ok(Received::Opened));
         assert_eq!(p.bytes, frame);

@@ -87,6 +87,23 @@ impl Change {
     }
 }
 
+/// Writes a change into both directions: `entry` is the packet's.
+#[inline(always)]
+pub fn apply<F: FlowRef>(entry: F, opposite: F, change: &Change, now: u32) {
+    let replied = if change.replied { F_REPLIED } else { 0 };
+    entry.set(|e| {
+        e.tcp |= change.tcp;
+        e.flags |= replied;
+    });
+    opposite.set(|e| {
+        e.tcp |= change.opposite_tcp;
+        e.flags |= replied;
+    });
+    if change.replied {
+        opposite.set(|e| e.replied = now);
+    }
+}
+
 /// What a packet with these TCP flags means to a flow of which `entry` is its direction.
 ///
 /// A connection counts as established when its opener sends an ACK after an answer; that is so for one that was open before we saw it,

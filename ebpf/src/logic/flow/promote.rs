@@ -1,7 +1,8 @@
 //! When a flow has proved itself and moves to the established table, where no flood can push it out.
 //!
-//! * TCP: the opener's fourth packet or later (SYN, ACK, first data, and one more) of a connection whose answer it has acknowledged. So a
-//!   connection of one question and one answer never pays for the move, a handshake alone never gets in, and what is ending (RST, FIN) never does.
+//! * TCP: the opener's fifth packet or later (SYN, ACK, first data, the ACK of the answer, which Linux sends at once at the start of a
+//!   connection, and one more) of a connection whose answer it has acknowledged. So a connection of one question and one answer never pays
+//!   for the move, a handshake alone never gets in, and what is ending (RST, FIN) never does.
 //! * Everything else: an opener's packet 2 s or more after the first reply.
 //! * Any direction, of any protocol: 8 packets over 1 s or more (a long one-way stream, a connection picked up in its middle).
 //!
@@ -15,7 +16,7 @@ use crate::layout::flow::{F_HELD, F_OPENER, F_REPLIED, T_ESTABLISHED, T_FIN, T_F
 use crate::layout::{Config, FlowEntry, Stat};
 
 /// Packets of a TCP opener before the one that promotes.
-const TCP_PACKETS: u64 = 3;
+const TCP_PACKETS: u64 = 4;
 /// Seconds between the first reply and the opener's packet that promotes.
 const REPLIED_SECONDS: u32 = 2;
 /// Packets of a stream before the one that promotes.
@@ -55,7 +56,7 @@ pub fn promote<K: FlowKey, T: Tables>(tables: &T, config: &Config, scratch: &mut
     opposite.copy(its);
     let slot = payer(mine);
     let used = tables.endpoint_flows(slot);
-    if slot != 0 && used >= config.endpoint_flows {
+    if used >= config.endpoint_flows {
         return hold(tables, entry, Stat::FlowEndpointFull);
     }
     mine.flags &= !F_HELD;
@@ -69,13 +70,12 @@ pub fn promote<K: FlowKey, T: Tables>(tables: &T, config: &Config, scratch: &mut
     }
     key.remove(tables, Table::Probation);
     other.remove(tables, Table::Probation);
-    if slot != 0 {
-        tables.set_endpoint_flows(slot, used.saturating_add(1));
-    }
+    tables.set_endpoint_flows(slot, used.saturating_add(1));
     tables.count(Stat::FlowPromoted);
 }
 
-/// Slot of the endpoint whose share a flow counts to: the opener's if it is a pod of this node, else the other end's.
+/// Slot of the endpoint whose share a flow counts to: the opener's if it is a pod of this node, else the other end's; 0, the node itself,
+/// where neither is (a node's port for a pod of another node): a stranger's flood has one share as well.
 #[inline(always)]
 #[must_use]
 pub fn payer(entry: &FlowEntry) -> u32 {

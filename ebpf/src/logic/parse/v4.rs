@@ -25,10 +25,6 @@ pub(super) fn parse<P: Packet>(packet: &mut P, l3: usize) -> Result<Parsed<FlowK
     if version >> 4 != 4 || header < 20 {
         return Err(short);
     }
-    // A GSO packet may be longer than the field can say.
-    if (total < header as u32 || total > length) && packet.gso_size() == 0 {
-        return Err(short);
-    }
     let fragment = u16::from_be_bytes([f0, f1]);
     let part = if fragment & OFFSET != 0 {
         Part::Later
@@ -39,13 +35,18 @@ pub(super) fn parse<P: Packet>(packet: &mut P, l3: usize) -> Result<Parsed<FlowK
     };
     let l4 = l3 + header;
     let transport = if part == Part::Later { Transport::NONE } else { transport::parse(packet, proto, l4)? };
+    let headers = header as u32 + transport.len;
+    // A GSO packet may be longer than the field can say.
+    if (total < headers || total > length) && packet.gso_size() == 0 {
+        return Err(short);
+    }
     let key = FlowKey4 { src, dst, sport: transport.sport, dport: transport.dport, proto, zone: 0, zero: [0; 2] };
     Ok(Parsed {
         key,
         l3,
         l4,
         length,
-        headers: header as u32 + transport.len,
+        headers,
         tcp: transport.tcp,
         icmp_type: transport.icmp_type,
         hops,

@@ -68,13 +68,18 @@ pub(super) fn parse<P: Packet>(packet: &mut P, l3: usize) -> Result<Parsed<FlowK
     }
     let l4 = l3 + 40 + extension;
     let transport = if part == Part::Later { Transport::NONE } else { transport::parse(packet, proto, l4)? };
+    let behind = extension as u32 + transport.len;
+    // A GSO packet longer than the field can say has 0 there.
+    if payload < behind && packet.gso_size() == 0 {
+        return Err(short);
+    }
     let key = FlowKey6 { src, dst, sport: transport.sport, dport: transport.dport, proto, zone: 0, zero: [0; 2] };
     Ok(Parsed {
         key,
         l3,
         l4,
         length,
-        headers: 40 + extension as u32 + transport.len,
+        headers: 40 + behind,
         tcp: transport.tcp,
         icmp_type: transport.icmp_type,
         hops,

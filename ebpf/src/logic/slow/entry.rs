@@ -1,7 +1,7 @@
 //! Lookup, and the state of a flow that is there.
 
 use super::{REWRITES, Run, Slow, Why};
-use crate::layout::flow::{F_OPENER, F_REPLIED};
+use crate::layout::flow::F_OPENER;
 use crate::logic::arrival::Via;
 use crate::logic::flow::life::{self, Found};
 use crate::logic::flow::promote;
@@ -27,7 +27,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let other = key.opposite(&entry.view());
         *K::other(self.scratch) = other;
         let opposite = other.find(self.tables, found.table);
-        let ticks = self.config.ticks_per_second;
+        let ticks = self.tables.ticks_per_second();
         let (hook, flags) = entry.get(|e| (e.hook, e.flags));
 
         let over = life::is_expired(entry, key.proto(), self.now, ticks)
@@ -90,7 +90,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let entry = found.entry;
         let proto = parsed.key.proto();
         if entry.get(|e| e.flags) & REWRITES != 0
-            || life::is_expired(entry, proto, self.now, self.config.ticks_per_second)
+            || life::is_expired(entry, proto, self.now, self.tables.ticks_per_second())
             || (opens && entry.get(life::is_closing))
         {
             return;
@@ -109,21 +109,10 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let (entry, proto, now) = (found.entry, parsed.key.proto(), self.now);
         let change = entry.get(|e| life::change(e, proto, parsed.tcp));
         if change.is_new(entry.get(|e| e.tcp)) {
-            let replied = if change.replied { F_REPLIED } else { 0 };
-            entry.set(|e| {
-                e.tcp |= change.tcp;
-                e.flags |= replied;
-            });
-            opposite.set(|e| {
-                e.tcp |= change.opposite_tcp;
-                e.flags |= replied;
-            });
-            if change.replied {
-                opposite.set(|e| e.replied = now);
-            }
+            life::apply(entry, opposite, &change, now);
         }
         let due = found.table == Table::Probation
-            && entry.get(|e| promote::is_due(e, proto, now, self.config.ticks_per_second));
+            && entry.get(|e| promote::is_due(e, proto, now, self.tables.ticks_per_second()));
         life::touch(entry, parsed.length, now);
         due
     }

@@ -28,7 +28,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         {
             return Verdict::drop(DropReason::Rewrite);
         }
-        forward::forward(self.packet, self.tables, self.config, &parsed, self.scratch.mine(), true)
+        forward::forward(self.packet, self.tables, &parsed, self.scratch.mine(), true)
     }
 
     #[inline(always)]
@@ -44,7 +44,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let (slot, mtu) = (self.scratch.mine().src_slot, self.scratch.mine().mtu);
         let slot = if self.scratch.via.kind() == Kind::Pod { slot } else { 0 };
         if self.is_too_big(&parsed) {
-            return too_big::answer(self.packet, self.tables, self.config, &parsed, slot, mtu, self.now);
+            return too_big::answer(self.packet, self.tables, &parsed, slot, mtu, self.now);
         }
         if slot == 0 {
             return Verdict::drop(DropReason::HopLimit);

@@ -34,7 +34,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let proto = related.answers.proto();
         let living = entry.get(|e| e.hook) == via.hook
             && life::is_current(self.tables, entry)
-            && !life::is_expired(entry, proto, self.now, self.config.ticks_per_second)
+            && !life::is_expired(entry, proto, self.now, self.tables.ticks_per_second())
             && self.is_from_its_node(entry);
         if !living {
             return Err(DropReason::IcmpNoFlow);

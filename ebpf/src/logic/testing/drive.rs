@@ -10,6 +10,11 @@ pub(crate) fn drive(hook: Hook, packet: &mut FakePacket, tables: &FakeTables, no
     drive_with(hook, packet, tables, &mut Scratch::default(), now)
 }
 
+/// Starts behind the fast program, from this stage.
+pub(crate) fn drive_from(stage: Stage, packet: &mut FakePacket, tables: &FakeTables, now: u32) -> Verdict {
+    go_on(Verdict::jump(stage), packet, tables, &mut Scratch::default(), now)
+}
+
 /// The same, with the scratch to look into afterwards.
 pub(crate) fn drive_with(
     hook: Hook,
@@ -18,7 +23,7 @@ pub(crate) fn drive_with(
     scratch: &mut Scratch,
     now: u32,
 ) -> Verdict {
-    let mut verdict = match hook {
+    let verdict = match hook {
         Hook::FromPod => pod::from(packet, tables, now),
         Hook::ToPod => pod::to(packet, tables),
         Hook::FromUplink => uplink::from(packet, tables, now),
@@ -28,6 +33,16 @@ pub(crate) fn drive_with(
         Hook::FromDoor => door::from(packet, tables, now),
     };
     scratch.outer = tables.outer.get();
+    go_on(verdict, packet, tables, scratch, now)
+}
+
+fn go_on(
+    mut verdict: Verdict,
+    packet: &mut FakePacket,
+    tables: &FakeTables,
+    scratch: &mut Scratch,
+    now: u32,
+) -> Verdict {
     for _ in 0..16 {
         if verdict.kind() != Kind::Jump {
             return verdict;

@@ -144,6 +144,14 @@ fn put<K: Ord + Copy>(
 impl Tables for FakeTables {
     type Flow = &'static RefCell<FlowEntry>;
 
+    fn mark(&self) -> u32 {
+        self.config.mark
+    }
+
+    fn ticks_per_second(&self) -> u32 {
+        self.config.ticks_per_second
+    }
+
     fn config(&self) -> Option<&Config> {
         Some(&self.config)
     }

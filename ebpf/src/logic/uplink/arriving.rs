@@ -7,7 +7,6 @@ use super::super::parse::{ICMPV6, Parsed, Part, SCTP, UDP};
 use super::super::pod::ether_type;
 use super::super::route;
 use super::super::slow::{Foreign, Run, Slow};
-use super::super::tables::Entry;
 use super::super::{Packet, Stage, Tables, Verdict, encap, fast, forward};
 use crate::layout::flow::{HOOK_TUNNEL, HOOK_UPLINK};
 use crate::layout::route::RouteKind;
@@ -53,8 +52,8 @@ fn arrived<K: Quick, P: Packet, T: Tables>(
             return Verdict::NEXT;
         }
     }
-    match fast::hit(packet, tables, config, &parsed, HOOK_UPLINK, now) {
-        Some(entry) => forward::forward(packet, tables, config, &parsed, entry, false),
+    match fast::hit(packet, tables, &parsed, HOOK_UPLINK, &Addr::NONE, now) {
+        Some(entry) => forward::forward(packet, tables, &parsed, entry, false),
         None => slow,
     }
 }
@@ -121,11 +120,10 @@ pub fn inner<K: Quick, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict
     }
     let mut parsed: Parsed<K> = look.parsed();
     P::fill(&mut parsed, look.words());
-    let Some(entry) = fast::hit(run.packet, run.tables, run.config, &parsed, HOOK_TUNNEL, run.now) else { return slow };
-    if !encap::still_from(run.tables, entry.get(|e| e.from_node), &run.scratch.outer) {
-        return slow;
+    match fast::hit(run.packet, run.tables, &parsed, HOOK_TUNNEL, &run.scratch.outer, run.now) {
+        Some(entry) => forward::forward(run.packet, run.tables, &parsed, entry, false),
+        None => slow,
     }
-    forward::forward(run.packet, run.tables, run.config, &parsed, entry, false)
 }
 
 /// Slow program of an uplink's ingress.

@@ -7,26 +7,27 @@ use super::super::pod::ether_type;
 use super::super::slow::{Foreign, Run, Slow};
 use super::super::{Packet, Stage, Tables, Verdict, fast, forward};
 use crate::layout::flow::HOOK_UPLINK_OUT;
-use crate::layout::{Addr, Config, FlowKey4, FlowKey6};
+use crate::layout::{Addr, FlowKey4, FlowKey6};
 use fast::Quick;
 
 /// Fast program of an uplink's egress.
 #[inline(always)]
 pub fn to<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict {
-    let Some(config) = tables.config() else { return Verdict::NEXT };
-    if packet.mark() & config.mark != 0 {
+    // Before anything else: all that our own programs send comes here once more.
+    if packet.mark() & tables.mark() != 0 {
         return Verdict::NEXT;
     }
+    let Some(config) = tables.config() else { return Verdict::NEXT };
     match ether_type(packet) {
         ETH_IPV4 => match packet.read(ETH_LEN + 12) {
             Some(src) if src != config.node4 => {
-                leaves::<FlowKey4, P, T>(packet, tables, config, &Addr::v4(src), Stage::Out4, now)
+                leaves::<FlowKey4, P, T>(packet, tables, &Addr::v4(src), Stage::Out4, now)
             }
             _ => Verdict::NEXT,
         },
         ETH_IPV6 => match packet.read(ETH_LEN + 8) {
             Some(src) if src != config.node6 => {
-                leaves::<FlowKey6, P, T>(packet, tables, config, &Addr::v6(src), Stage::Out6, now)
+                leaves::<FlowKey6, P, T>(packet, tables, &Addr::v6(src), Stage::Out6, now)
             }
             _ => Verdict::NEXT,
         },
@@ -35,14 +36,7 @@ pub fn to<P: Packet, T: Tables>(packet: &mut P, tables: &T, now: u32) -> Verdict
 }
 
 #[inline(always)]
-fn leaves<K: Quick, P: Packet, T: Tables>(
-    packet: &mut P,
-    tables: &T,
-    config: &Config,
-    src: &Addr,
-    slow: Stage,
-    now: u32,
-) -> Verdict {
+fn leaves<K: Quick, P: Packet, T: Tables>(packet: &mut P, tables: &T, src: &Addr, slow: Stage, now: u32) -> Verdict {
     if tables.slot_by_addr(src).is_none() {
         return Verdict::NEXT;
     }
@@ -53,8 +47,8 @@ fn leaves<K: Quick, P: Packet, T: Tables>(
     let mut parsed: Parsed<K> = look.parsed();
     P::fill(&mut parsed, look.words());
     parsed.key = parsed.key.in_zone(1);
-    match fast::hit(packet, tables, config, &parsed, HOOK_UPLINK_OUT, now) {
-        Some(entry) => forward::forward(packet, tables, config, &parsed, entry, false),
+    match fast::hit(packet, tables, &parsed, HOOK_UPLINK_OUT, &Addr::NONE, now) {
+        Some(entry) => forward::forward(packet, tables, &parsed, entry, false),
         None => Verdict::jump(slow),
     }
 }
