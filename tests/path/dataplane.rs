@@ -10,7 +10,7 @@ use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions};
 use osmia_lab::{Node as LabNode, Space, UPLINK};
 use osmia_maps::layout::config::C_IPV6;
 use osmia_maps::layout::drops::DropCount;
-use osmia_maps::layout::endpoint::{E_PRESENT, E_READY};
+use osmia_maps::layout::endpoint::{E_PRESENT, E_READY, E_SLOW_PATH};
 use osmia_maps::layout::programs::{self, Attached};
 use osmia_maps::layout::route::RouteKind;
 use osmia_maps::layout::{Addr, Config, DropReason, Endpoint, Node, Route, Stat, Uplink, maps};
@@ -108,6 +108,13 @@ impl Dataplane {
         self.hash::<u32, u32>(maps::ENDPOINT_IF)?.insert(&ifindex, &slot, 0)?;
         self.attach(programs::FROM_POD, ifindex)?;
         self.attach(programs::TO_POD, ifindex)
+    }
+
+    /// Puts an endpoint onto the slow path.
+    pub(crate) fn slow_path(&mut self, slot: u32) -> Result<()> {
+        let mut rows = self.array::<Endpoint>(maps::ENDPOINTS)?;
+        let row = rows.get(&slot, 0)?;
+        Ok(rows.set(slot, &Endpoint { flags: row.flags | E_SLOW_PATH, ..row }, 0)?)
     }
 
     pub(crate) fn drops(&self) -> Result<Vec<(DropReason, u64)>> {

@@ -14,6 +14,7 @@ mod fragments;
 mod icmp_listener;
 mod masquerade;
 mod node;
+mod slow_path;
 mod stack;
 mod too_big;
 mod tunnel;

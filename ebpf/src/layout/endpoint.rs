@@ -5,7 +5,8 @@
 
 /// `flags`: the slot is in use.
 pub const E_PRESENT: u32 = 1 << 0;
-/// `flags`: no fast path: every packet goes through the node's stack (chained plugins that need it).
+/// `flags`: no fast path: every packet goes through the node's stack (chained plugins that need it), which has a route and a neighbour for the
+/// pod on its link, and forwards.
 pub const E_SLOW_PATH: u32 = 1 << 1;
 /// `flags`: committed; before that the pod's packets are dropped with `NOT_READY`.
 pub const E_READY: u32 = 1 << 2;

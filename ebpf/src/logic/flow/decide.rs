@@ -8,7 +8,7 @@ use super::super::parse::UDP;
 use super::super::route::{self, Way};
 use super::super::slow::Run;
 use super::super::{Judgement, Packet, Tables, policy};
-use crate::layout::endpoint::E_READY;
+use crate::layout::endpoint::{E_READY, E_SLOW_PATH};
 use crate::layout::flow::{F_NO_HOP, F_NODE_SOCKET, F_OPENER, F_OPPOSITE_OUT, FlowAction};
 use crate::layout::node::N_TUNNEL;
 use crate::layout::route::RouteKind;
@@ -185,6 +185,10 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
             let epoch = tables.epoch(slot);
             let endpoint = tables.endpoint(slot).ok_or(DropReason::UnknownLink)?;
             guard(endpoint, &question.src, question.v6 != 0)?;
+            if kind == Kind::Pod && endpoint.flags & E_SLOW_PATH != 0 {
+                // Up its own link, which the stack's route to it leads to; what the stack makes of it is judged where it leaves the stack.
+                return Ok(Found::Foreign);
+            }
             let way = if kind == Kind::Pod { Way::peer(hook) } else { Way::stack() };
             self.scratch.from = End { slot, epoch, rules: endpoint.egress_rules, unjudged: 0, way };
             return Ok(Found::Known);
@@ -249,7 +253,9 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
                 if endpoint.flags & E_READY == 0 {
                     return Err(DropReason::NotReady);
                 }
-                let way = Way::peer(endpoint.ifindex);
+                // What is at the door has been through the stack, which has no other way to this pod.
+                let slow = endpoint.flags & E_SLOW_PATH != 0 && kind != Kind::Door;
+                let way = if slow { Way::stack() } else { Way::peer(endpoint.ifindex) };
                 self.scratch.to = End { slot, epoch, rules: endpoint.ingress_rules, unjudged: 0, way };
                 return Ok(Found::Known);
             }

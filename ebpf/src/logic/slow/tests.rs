@@ -10,6 +10,7 @@ use crate::logic::{FlowKey, Hook, Scratch, Verdict};
 
 mod outside;
 mod slots;
+mod stack;
 
 const A: [u8; 4] = [10, 0, 1, 2];
 const B: [u8; 4] = [10, 0, 1, 3];
