@@ -112,13 +112,16 @@ impl Dataplane {
         let links = Links::new(pins.clone(), options.attaching);
         let mut replaced = 0;
         if let Some(source) = &source {
+            links.double_uplinks(&mut ebpf, &source.pins)?;
+            reached("uplinks-doubled");
+            // As late as can be: a flow that is opened from here on is unknown to the programs that take over its hook.
+            source.flows(pins)?;
             replaced += links.take_over(&mut ebpf, &source.pins)?;
             reached("links-moved");
         }
         replaced += links.adopt(&mut ebpf, &tables.attached()?)?;
         if let Some(source) = &source {
             source.flows(pins)?;
-            reached("flows-again");
         }
         // A packet that is between two stages of the programs before needs their table for a moment more.
         if let Err(error) = membarrier(MembarrierCommand::Global) {
@@ -129,6 +132,9 @@ impl Dataplane {
         if let Some(source) = &source {
             // What packets under way then have still written.
             source.flows(pins)?;
+            reached("flows-again");
+            links.let_go(&source.pins)?;
+            reached("uplinks-let-go");
             source.remove()?;
         }
         info!(

@@ -28,6 +28,7 @@ const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const MAP_LOOKUP_BATCH: libc::c_long = 24;
 const MAP_UPDATE_BATCH: libc::c_long = 26;
 const MAP_DELETE_BATCH: libc::c_long = 27;
+const LINK_DETACH: libc::c_long = 34;
 
 /// `BPF_F_RDONLY`, linux/bpf.h.
 const RDONLY: u32 = 1 << 3;
@@ -46,6 +47,12 @@ struct InfoAttr {
     bpf_fd: u32,
     info_len: u32,
     info: u64,
+}
+
+/// bpf_attr of `LINK_DETACH`.
+#[repr(C)]
+struct LinkAttr {
+    link_fd: u32,
 }
 
 /// bpf_attr of the calls on one element.
@@ -144,6 +151,16 @@ pub fn pinned_link_info(pin: &Path) -> io::Result<LinkInfo> {
     call(OBJ_GET_INFO_BY_FD, &mut attr)?;
     let [RawLinkInfo { id, program, ifindex, .. }] = info;
     Ok(LinkInfo { id, program, ifindex })
+}
+
+/// Takes a pinned link off its hook (since 5.9): when this returns no packet is in its program any more, while removing the pin alone leaves
+/// that to a worker of the kernel. The pin stays.
+///
+/// # Errors
+/// The kernel's; not found where there is no such pin.
+pub fn detach_pinned_link(pin: &Path) -> io::Result<()> {
+    let link = obj_get(pin, false)?;
+    call(LINK_DETACH, &mut LinkAttr { link_fd: fd_number(link.as_fd()) }).map(drop)
 }
 
 fn element(map: BorrowedFd<'_>, key: u64, value: u64, flags: u64) -> ElementAttr {

@@ -9,8 +9,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use osmia_lab::load::Datagrams;
-use osmia_lab::{Lab, Node, OUTSIDE_V4, Options, Pod, Space};
+use osmia_lab::load::{Connects, Datagrams};
+use osmia_lab::{Lab, Node, OUTSIDE_V4, OUTSIDE_V6, Options, Pod, Space};
 use osmia_maps::{Pins, layout::LAYOUT};
 
 use crate::exchange::Exchange;
@@ -19,15 +19,19 @@ use crate::stage::{lab, pod, story};
 const NOW: &str = "osmia-agent";
 const NEXT: &str = "osmia-agent-next";
 /// Where the next agent ends, in order: `reached` in the agent's sources.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 12] = [
     "programs-loaded",
     "rows-copied",
     "flows-copied",
     "meta-written",
+    "uplinks-doubled",
     "link-replaced",
-    "link-moved",
+    // The first link that is moved of these.
+    "osm_from_pod",
+    "osm_to_door",
     "links-moved",
     "flows-again",
+    "uplinks-let-go",
     "meta-removed",
 ];
 const RATE: u32 = 2000;
@@ -165,6 +169,28 @@ fn die_at(node: &Node, step: &str) {
     assert_eq!(status.signal(), Some(9), "{step}: {status}");
 }
 
+/// New flows between all that can open one, while no agent runs.
+fn opens(lab: &Lab, [a, b, c]: [&Pod; 3], step: &str) {
+    let node = &lab.nodes[0].space;
+    let at = |pod: &Pod, v6| pod.address(v6).unwrap();
+    let ways = [
+        ("a to b", &a.space, &b.space, at(b, false)),
+        ("b to a", &b.space, &a.space, at(a, true)),
+        ("a to c", &a.space, &c.space, at(c, true)),
+        ("c to a", &c.space, &a.space, at(a, false)),
+        ("the node to a", node, &a.space, at(a, false)),
+        ("a to outside", &a.space, &lab.lan.outside, OUTSIDE_V4.into()),
+        ("a to outside by IPv6", &a.space, &lab.lan.outside, OUTSIDE_V6.into()),
+    ];
+    let pace = Duration::from_millis(20);
+    let running = ways.map(|(name, from, to, target)| (name, Connects::start(from, to, target, pace).unwrap()));
+    thread::sleep(Duration::from_millis(300));
+    for (name, connects) in running {
+        let report = connects.finish().unwrap();
+        assert!(report.tried > 3 && report.failed == 0, "killed at {step}, {name}: {report:?}");
+    }
+}
+
 #[test]
 fn killed_at_any_step_either_version_finishes() {
     let (lab, [a, b, c]) = stage();
@@ -174,6 +200,7 @@ fn killed_at_any_step_either_version_finishes() {
         // Up, and the older one goes back or the newer one finishes, by turns.
         die_at(node, step);
         talk.idle(&format!("killed at {step}"));
+        opens(&lab, [&a, &b, &c], step);
         let told = node.osmia(&["status"]).unwrap();
         let misread = told.status.success() && layouts(node).len() > 1 && !told.stdout.contains("upgrade");
         assert!(!misread, "{step}: {}", told.text());

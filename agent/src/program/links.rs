@@ -150,14 +150,39 @@ impl Links {
         }
     }
 
-    /// Puts the new programs on every link pinned in another folder, and moves the pins into ours. Says how many. Cut short between the two, a
-    /// link of that folder runs our program already: the next start finds it there all the same.
+    /// Puts our program on each uplink in front of the one of another folder's link, which stays until [`Self::let_go`]: the answer to a
+    /// masqueraded flow is known only to the set that opened it, and each hands on what it does not know.
+    pub(super) fn double_uplinks(&self, ebpf: &mut Ebpf, from: &Pins) -> Result<(), OpenError> {
+        let from = Self { pins: from.clone(), tcx: self.tcx };
+        // What a start left that was cut short between detaching and removing.
+        self.collect()?;
+        from.collect()?;
+        if !self.tcx {
+            return Ok(());
+        }
+        let _short = Expedited::begin();
+        for place in from.pinned()?.into_iter().filter(|place| place.program == programs::FROM_UPLINK.name) {
+            if tcx::runs(place, &self.pin(place))?.is_none() {
+                let program = load::program(ebpf, place.program)?;
+                match tcx::attach_before(program, place, &self.pin(place), &from.pin(place)) {
+                    Ok(()) | Err(AttachError::Gone { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the new programs on every other link pinned in another folder, and moves the pins into ours. Says how many. Cut short between the
+    /// two, a link of that folder runs our program already: the next start finds it there all the same.
     pub(super) fn take_over(&self, ebpf: &mut Ebpf, from: &Pins) -> Result<usize, OpenError> {
         let from = Self { pins: from.clone(), tcx: self.tcx };
         let mut moved = 0;
         for place in from.pinned()? {
-            let (old, new) =
-                (from.pins.link(place.program, place.ifindex), self.pins.link(place.program, place.ifindex));
+            let (old, new) = (from.pin(place), self.pin(place));
+            if tcx::runs(place, &new)?.is_some() {
+                continue;
+            }
             if !tcx::replace(load::program(ebpf, place.program)?, place, &old)? {
                 // Its device is gone.
                 remove(&old)?;
@@ -165,10 +190,25 @@ impl Links {
             }
             reached("link-replaced");
             fs::rename(&old, &new).map_err(|source| AttachError::Folder { what: "moving", path: old, source })?;
-            reached("link-moved");
+            reached(place.program);
             moved += 1;
         }
         Ok(moved)
+    }
+
+    /// Removes the links of another folder beside which we have our own.
+    pub(super) fn let_go(&self, from: &Pins) -> Result<(), OpenError> {
+        let from = Self { pins: from.clone(), tcx: self.tcx };
+        let _short = Expedited::begin();
+        for place in from.pinned()? {
+            if tcx::runs(place, &self.pin(place))?.is_some() {
+                // The jump table goes next: no packet may be in the program then.
+                tcx::detach(place, &from.pin(place))?;
+                from.unpin(place)?;
+            }
+        }
+        from.collect()?;
+        Ok(())
     }
 
     /// Puts a program on a hook, or replaces what is there of ours. Nothing changes where it is there already.

@@ -66,11 +66,9 @@ impl Source {
             self.rows(to)?;
             reached("rows-copied");
         }
-        // While the first of a large table are copied others are opened: the second pass finds few.
-        for _ in 0..2 {
-            self.flows(to)?;
-            reached("flows-copied");
-        }
+        // A second pass, just before the links, finds few.
+        self.flows(to)?;
+        reached("flows-copied");
         Ok(())
     }
 

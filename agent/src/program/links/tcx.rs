@@ -7,7 +7,7 @@ use aya::programs::{
     links::{FdLink, LinkError, PinnedLink},
     tc::{SchedClassifierLink, SchedClassifierLinkId, TcAttach},
 };
-use osmia_maps::sys::pinned_link_info;
+use osmia_maps::sys::{detach_pinned_link, pinned_link_info};
 
 use super::{AttachError, Place, remove};
 
@@ -49,9 +49,36 @@ pub(super) fn replace(program: &mut SchedClassifier, place: Place, pin: &Path) -
     }
 }
 
+/// Takes a pinned link off its hook; when this returns, no packet is in its program.
+pub(super) fn detach(place: Place, pin: &Path) -> Result<(), AttachError> {
+    match detach_pinned_link(pin) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(place.failed("detaching the link of", error)),
+        _ => Ok(()),
+    }
+}
+
 /// Makes a link and pins it. Killed in between, the link goes with the process: the hook is as it was.
 pub(super) fn attach(program: &mut SchedClassifier, place: Place, pin: &Path) -> Result<(), AttachError> {
-    let order = TcAttach::Tcx { attach_type: place.direction(), order: LinkOrder::default() };
+    attach_at(program, place, pin, LinkOrder::default())
+}
+
+/// As [`attach`], in front of another pinned link of the hook.
+pub(super) fn attach_before(
+    program: &mut SchedClassifier,
+    place: Place,
+    pin: &Path,
+    other: &Path,
+) -> Result<(), AttachError> {
+    let other = PinnedLink::from_pin(other).map_err(|e| place.failed("opening the link of", e))?;
+    // The order names it by number only: it stays open until the call is done.
+    let other: SchedClassifierLink =
+        FdLink::from(other).try_into().map_err(|e: LinkError| place.failed("taking the link of", e))?;
+    let order = LinkOrder::before_link(&other).map_err(|e| place.failed("naming the link of", e))?;
+    attach_at(program, place, pin, order)
+}
+
+fn attach_at(program: &mut SchedClassifier, place: Place, pin: &Path, order: LinkOrder) -> Result<(), AttachError> {
+    let order = TcAttach::Tcx { attach_type: place.direction(), order };
     let id = match program.attach(place.ifindex, order) {
         Ok(id) => id,
         Err(ProgramError::SyscallError(error)) if error.io_error.raw_os_error() == Some(libc::ENODEV) => {
