@@ -10,7 +10,7 @@ use std::{
 
 use osmia_maps::layout::{
     Addr, Config, Node, Route, RouteKey, Uplink,
-    config::{C_IPV6, C_STACK_SERVICES},
+    config::{C_DENY_LINK_LOCAL, C_IPV6, C_STACK_SERVICES},
 };
 
 use crate::model::{Cluster, Encap, Exit, Numbers, Settings, Underlay, UplinkState, cluster::NodeObject};
@@ -108,6 +108,9 @@ fn config(this: &NodeObject, underlay: &Underlay, settings: &Settings) -> Config
     }
     if !settings.service_cidrs.is_empty() {
         flags |= C_STACK_SERVICES;
+    }
+    if settings.deny_link_local {
+        flags |= C_DENY_LINK_LOCAL;
     }
     let (node4, node6) = first_of_each(this.internal_ips.iter().copied());
     let (masq_min, masq_max) = settings.masquerade_ports;

@@ -93,6 +93,11 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9480")]
     pub metrics: String,
 
+    /// What pods send to 169.254.0.0/16 but for their gateway: cloud metadata (169.254.169.254), node-local DNS. allow sends it to the node's
+    /// stack where the address is local there, else out by masquerade; deny drops it (LINK_LOCAL_DENIED)
+    #[arg(long, value_enum, default_value_t = LinkLocalArg::Allow)]
+    pub link_local: LinkLocalArg,
+
     /// Memory of the flow tables, in bytes or with K, M, G. What is pinned keeps its size
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     pub flow_memory: u64,
@@ -145,6 +150,15 @@ pub enum EncapArg {
     Vxlan,
     /// Native inside a subnet, VXLAN across.
     Auto,
+}
+
+/// `--link-local`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LinkLocalArg {
+    /// To the stack, or out.
+    Allow,
+    /// Dropped.
+    Deny,
 }
 
 /// `--program-log`.
@@ -202,6 +216,7 @@ impl Args {
             },
             cluster_cidrs: self.cluster_cidr.iter().map(IpNet::trunc).collect(),
             service_cidrs: self.service_cidr.iter().map(IpNet::trunc).collect(),
+            deny_link_local: self.link_local == LinkLocalArg::Deny,
             mark: self.mark,
             tunnel_port: self.tunnel_port,
             vni: self.vni,

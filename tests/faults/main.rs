@@ -13,6 +13,7 @@ mod full;
 mod idle;
 mod lacking;
 mod layouts;
+mod link_local;
 mod moving;
 mod one_instance;
 mod program_log;

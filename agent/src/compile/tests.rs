@@ -26,6 +26,7 @@ fn settings(encap: Encap) -> Settings {
         encap,
         cluster_cidrs: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/16".parse().unwrap()],
         service_cidrs: vec![],
+        deny_link_local: false,
         mark: 1 << 24,
         tunnel_port: 4789,
         vni: 1,

@@ -27,6 +27,8 @@ pub struct Settings {
     pub cluster_cidrs: Vec<IpNet>,
     /// Service ranges, sent to the node's stack unjudged.
     pub service_cidrs: Vec<IpNet>,
+    /// Pods reach no IPv4 link-local address.
+    pub deny_link_local: bool,
     /// The skb mark bit "handled".
     pub mark: u32,
     /// UDP port of the tunnel.

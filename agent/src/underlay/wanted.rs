@@ -69,6 +69,7 @@ pub(super) mod tests {
             encap: Encap::Auto,
             cluster_cidrs: Vec::new(),
             service_cidrs: Vec::new(),
+            deny_link_local: false,
             mark: 1 << 24,
             tunnel_port: 4789,
             vni: 1,

@@ -18,6 +18,7 @@ fn settings(encap: Encap) -> Settings {
         encap,
         cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap(), "fd00:244::/48".parse().unwrap()],
         service_cidrs: Vec::new(),
+        deny_link_local: false,
         mark: 1 << 24,
         tunnel_port: 4789,
         vni: 1,

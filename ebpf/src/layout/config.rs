@@ -4,6 +4,8 @@
 pub const C_IPV6: u32 = 1 << 0;
 /// `flags`: beside kube-proxy: unknown local addresses and service ranges go to the stack.
 pub const C_STACK_SERVICES: u32 = 1 << 1;
+/// `flags`: pods reach no IPv4 link-local address (metadata services, node-local DNS).
+pub const C_DENY_LINK_LOCAL: u32 = 1 << 2;
 
 /// The running configuration. Changed as a whole; what decides flows also raises the route generation.
 #[repr(C, align(8))]

@@ -71,11 +71,13 @@ pub enum DropReason {
     Door = 32,
     /// IPv6 from a pod without IPv6, or the same with IPv4.
     Family = 33,
+    /// A pod's packet to an IPv4 link-local address, where the agent was told to deny them.
+    LinkLocalDenied = 34,
 }
 
 impl DropReason {
     /// All reasons in the order of their values.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::Malformed,
         Self::SourceGuard,
         Self::NotReady,
@@ -109,6 +111,7 @@ impl DropReason {
         Self::Program,
         Self::Door,
         Self::Family,
+        Self::LinkLocalDenied,
     ];
 
     /// The name that commands, metrics and documents use.
@@ -148,6 +151,7 @@ impl DropReason {
             Self::Program => "PROGRAM",
             Self::Door => "DOOR",
             Self::Family => "FAMILY",
+            Self::LinkLocalDenied => "LINK_LOCAL_DENIED",
         }
     }
 

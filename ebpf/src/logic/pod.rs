@@ -8,6 +8,7 @@ use super::packet::{ETH_ARP, ETH_IPV4, ETH_IPV6};
 use super::parse::{ICMPV6, Parsed, UDP};
 use super::slow::{Foreign, Run};
 use super::{Packet, Stage, Tables, Verdict, answer, fast, neighbour};
+use crate::layout::config::C_DENY_LINK_LOCAL;
 use crate::layout::endpoint::E_SLOW_PATH;
 use crate::layout::{DropKey, DropReason, FlowKey4, FlowKey6, Stat};
 
@@ -79,6 +80,7 @@ fn own_link4<P: Packet, T: Tables>(run: &mut Run<'_, P, T>, parsed: &Parsed<Flow
         [224..=239, ..] if key.proto == IGMP => swallow(run, Stat::Mld),
         [224..=255, ..] => Some(Verdict::drop(DropReason::Multicast)),
         answer::GATEWAY4 => Some(Verdict::drop(DropReason::LinkLocal)),
+        [169, 254, ..] if run.config.flags & C_DENY_LINK_LOCAL != 0 => Some(Verdict::drop(DropReason::LinkLocalDenied)),
         [169, 254, ..] => {
             run.tables.count(Stat::LinkLocal);
             None

@@ -2,7 +2,7 @@
 
 use osmia_ebpf::layout::{
     Addr, Config,
-    config::{C_IPV6, C_STACK_SERVICES},
+    config::{C_DENY_LINK_LOCAL, C_IPV6, C_STACK_SERVICES},
 };
 
 use super::{
@@ -12,7 +12,8 @@ use super::{
 };
 use crate::tables;
 
-const FLAGS: [(u32, &str); 2] = [(C_IPV6, "ipv6"), (C_STACK_SERVICES, "stack_services")];
+const FLAGS: [(u32, &str); 3] =
+    [(C_IPV6, "ipv6"), (C_STACK_SERVICES, "stack_services"), (C_DENY_LINK_LOCAL, "deny_link_local")];
 
 /// The fields of the configuration.
 #[must_use]
@@ -80,7 +81,7 @@ mod tests {
     fn bytes_nobody_writes_are_shown_as_they_are() {
         let odd = Config { flags: u32::MAX, tunnel_dev: u32::MAX, node6: [255; 16], ..Config::default() };
         let text = json(&value(&odd, &context()));
-        assert!(text.contains(r#""flags":["ipv6","stack_services","0xfffffffc"]"#), "{text}");
+        assert!(text.contains(r#""flags":["ipv6","stack_services","deny_link_local","0xfffffff8"]"#), "{text}");
         assert!(text.contains(r#""tunnel_device":{"ifindex":4294967295,"name":null}"#), "{text}");
     }
 }

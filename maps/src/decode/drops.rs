@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn bytes_nobody_writes_are_shown_as_they_are() {
-        for reason in [0, 34, 255] {
+        for reason in [0, 35, 255] {
             let text = super::key(&DropKey { reason, ..tcp() }, &context()).to_string();
             assert!(text.starts_with(&format!("reason=unknown({reason}) ")), "{text}");
         }

@@ -1,4 +1,5 @@
 use crate::layout::DropReason;
+use crate::layout::config::C_DENY_LINK_LOCAL;
 use crate::layout::endpoint::{E_PRESENT, E_SLOW_PATH};
 use crate::logic::testing::{FakePacket, FakeTables, build, drive};
 use crate::logic::{Hook, Verdict};
@@ -32,6 +33,19 @@ fn the_node_sends_nothing_to_a_pods_link_itself_but_on_the_slow_path() {
     assert_eq!(drive(Hook::ToPod, &mut marked, &tables, 1), Verdict::NEXT);
     tables.endpoints.get_mut(&1).unwrap().flags = E_PRESENT | E_SLOW_PATH;
     assert_eq!(drive(Hook::ToPod, &mut packet(), &tables, 1), Verdict::NEXT);
+}
+
+#[test]
+fn link_local_addresses_are_denied_where_the_agent_says_so() {
+    let mut tables = FakeTables::node();
+    tables.pod(1, 9, 2);
+    let (pod, metadata) = ([10, 0, 1, 2], [169, 254, 169, 254]);
+    let packet = || FakePacket::new(build::ipv4(pod, metadata, 17, &build::udp(&pod, &metadata, 1, 80, b"")), 9);
+    assert!(!drive(Hook::FromPod, &mut packet(), &tables, 1).is_drop(DropReason::LinkLocalDenied));
+    // Also what went on before.
+    tables.config.flags |= C_DENY_LINK_LOCAL;
+    tables.epochs.borrow_mut().insert(0, 2);
+    assert_eq!(drive(Hook::FromPod, &mut packet(), &tables, 1), Verdict::drop(DropReason::LinkLocalDenied));
 }
 
 proptest::proptest! {
