@@ -15,7 +15,9 @@ fn a_second_agent_on_the_same_pins_goes_and_names_the_first() {
     let other = lab.folder().join("other");
     fs::create_dir_all(&other).unwrap();
     for shared in ["--bpffs", "--run", "--state"] {
-        let mut command = Command::new(bin_dir().unwrap().join("osmia-agent"));
+        // One that is not refused would go on for ever.
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "20"]).arg(bin_dir().unwrap().join("osmia-agent"));
         command.args(["--node", "n1", "--metrics", "off"]);
         command.arg("--source").arg(format!("folder:{}", node.paths.manifests.display()));
         command.arg("--boot-id").arg(&node.paths.boot_id);
