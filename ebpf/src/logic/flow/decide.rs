@@ -186,6 +186,9 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
             let endpoint = tables.endpoint(slot).ok_or(DropReason::UnknownLink)?;
             guard(endpoint, &question.src, question.v6 != 0)?;
             if kind == Kind::Pod && endpoint.flags & E_SLOW_PATH != 0 {
+                if self.is_for_a_tunnel() {
+                    return Err(DropReason::TunnelFromPod);
+                }
                 // Up its own link, which the stack's route to it leads to; what the stack makes of it is judged where it leaves the stack.
                 return Ok(Found::Foreign);
             }
@@ -223,6 +226,18 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         }
     }
 
+    /// Whether it has the tunnel's port and is for no pod. A node is believed by its tunnel address, and what leaves for anything but a pod
+    /// carries this node's: also an address that no row names may be a node's.
+    #[inline(always)]
+    fn is_for_a_tunnel(&self) -> bool {
+        let question = &self.scratch.question;
+        if question.proto != UDP || question.dport != self.config.tunnel_port {
+            return false;
+        }
+        let kind = route::place(self.tables, &question.dst).kind;
+        !matches!(kind, Some(RouteKind::LocalBlock | RouteKind::RemoteBlock))
+    }
+
     /// The receiver, into `scratch.to`: where it is, its ingress rules, and the way to it.
     #[inline(always)]
     fn destination(&mut self, route_gen: u32, from: Found) -> Result<Found, DropReason> {
@@ -230,11 +245,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let question = &self.scratch.question;
         let kind = question.via.kind();
         let place = route::place(tables, &question.dst);
-        // A node is believed by its tunnel address, and what leaves for anything but a pod carries this node's: also an address that no row
-        // names may be a node's.
-        let block = matches!(place.kind, Some(RouteKind::LocalBlock | RouteKind::RemoteBlock));
-        let tunnel = question.proto == UDP && question.dport == self.config.tunnel_port;
-        if tunnel && !block && self.scratch.from.slot != 0 {
+        if self.scratch.from.slot != 0 && self.is_for_a_tunnel() {
             return Err(DropReason::TunnelFromPod);
         }
         let mut unjudged = 0;
@@ -302,9 +313,9 @@ pub fn guard(endpoint: &Endpoint, src: &Addr, v6: bool) -> Result<(), DropReason
         return Err(DropReason::NotReady);
     }
     let own = if v6 { Addr::v6(endpoint.v6) } else { Addr::v4(endpoint.v4) };
-    if own == *src {
-        return Ok(());
+    // First: the row's word for "none" is an address that a pod can send from.
+    if own == Addr::NONE || own == Addr::v4([0; 4]) {
+        return Err(DropReason::Family);
     }
-    let absent = own == Addr::NONE || own == Addr::v4([0; 4]);
-    Err(if absent { DropReason::Family } else { DropReason::SourceGuard })
+    if own == *src { Ok(()) } else { Err(DropReason::SourceGuard) }
 }

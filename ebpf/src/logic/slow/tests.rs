@@ -504,8 +504,16 @@ fn a_pod_without_an_address_of_the_family_is_told_apart_from_a_forger() {
     let mut tables = node();
     tables.endpoints.insert(1, Endpoint { v6: [0; 16], flags: E_PRESENT | E_READY, ..tables.endpoints[&1] });
     let (a, b) = (pod6(2), pod6(3));
-    let mut packet = FakePacket::new(build::ipv6(a, b, 17, &build::udp(&a, &b, 1, 2, b"")), LINK_A);
-    assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::drop(DropReason::Family));
+    // Also from the address that stands for none in its row.
+    for source in [a, [0; 16]] {
+        let mut packet = FakePacket::new(build::ipv6(source, b, 17, &build::udp(&source, &b, 1, 2, b"")), LINK_A);
+        assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::drop(DropReason::Family), "{source:?}");
+    }
+    tables.endpoints.insert(1, Endpoint { v4: [0; 4], v6: a, ..tables.endpoints[&1] });
+    for source in [A, [0; 4]] {
+        let mut packet = udp(source, OUTSIDE, (1, 2), LINK_A);
+        assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::drop(DropReason::Family), "{source:?}");
+    }
 }
 
 #[test]

@@ -100,8 +100,13 @@ pub fn from_tunnel_device<P: Packet, T: Tables>(packet: &mut P, tables: &T) -> V
     }
 }
 
+/// On with what was inside. No node sends from the unspecified address, which stands for "in no tunnel" from here on: tcx sees a packet before
+/// the stack throws such a one away.
 #[inline(always)]
 fn unpacked<P: Packet, T: Tables>(packet: &P, tables: &T, outer: &Addr) -> Verdict {
+    if outer.is_none() {
+        return Verdict::drop(DropReason::TunnelSpoof);
+    }
     tables.keep_outer(outer);
     match ether_type(packet) {
         ETH_IPV4 => Verdict::jump(Stage::Inner4),

@@ -76,6 +76,40 @@ fn every_cut_of_a_tunnel_packet_is_survived() {
 }
 
 #[test]
+fn a_tunnel_packet_from_the_unspecified_address_is_no_nodes() {
+    let mut tables = FakeTables::node();
+    tables.pod(1, 9, 2);
+    let node6: [u8; 16] = "2001:db8::1".parse::<core::net::Ipv6Addr>().unwrap().octets();
+    let other6: [u8; 16] = "2001:db8::2".parse::<core::net::Ipv6Addr>().unwrap().octets();
+    tables.config.node6 = node6;
+    let node = crate::layout::Node {
+        flags: N_PRESENT | N_TUNNEL,
+        uplink: 4,
+        mtu: 1430,
+        zero: [0; 6],
+        tunnel: Addr::v6(other6),
+        next_hop4: Addr::NONE,
+        next_hop6: Addr::NONE,
+        next_hop_tunnel: Addr::NONE,
+        outer: [0; 72],
+    };
+    tables.nodes.insert(2, node);
+    let (pod, far) = ([10, 0, 1, 2], [10, 0, 2, 2]);
+    let inner = build::ipv4(far, pod, 17, &build::udp(&far, &pod, 1, 2, b"data"));
+    let vxlan = [&[0x08, 0, 0, 0, 0, 0, 1, 0][..], &inner].concat();
+    let from = |outer: [u8; 16]| {
+        FakePacket::new(build::ipv6(outer, node6, 17, &build::udp(&outer, &node6, 50_000, 4789, &vxlan)), 4)
+    };
+    let spoof = Verdict::drop(DropReason::TunnelSpoof);
+    assert_eq!(drive(Hook::FromUplink, &mut from([0; 16]), &tables, 1), spoof, "a new flow");
+    assert_eq!(drive(Hook::FromUplink, &mut from(other6), &tables, 1), Verdict::peer(9));
+    assert_eq!(drive(Hook::FromUplink, &mut from([0; 16]), &tables, 1), spoof, "a known flow");
+    let mut device = FakePacket::new(inner, 7);
+    device.tunnel_key = Some(crate::logic::packet::TunnelKey { vni: 1, remote: Addr::NONE });
+    assert_eq!(drive(Hook::FromTunnelDevice, &mut device, &tables, 1), spoof, "unpacked by the device");
+}
+
+#[test]
 fn the_tunnels_port_is_open_on_the_one_address_that_nodes_send_to() {
     let mut tables = FakeTables::node();
     tables.config.tunnel_dev = 7;

@@ -18,6 +18,10 @@ fn what_it_sends_goes_up_its_link_without_an_entry_and_as_itself_alone() {
         assert_eq!(drive(Hook::FromPod, &mut packet, &tables, START), Verdict::NEXT);
     }
     assert!(tables.flow4_new.borrow().is_empty() && tables.flow6_new.borrow().is_empty());
+    let port = u16::from_be_bytes(tables.config.tunnel_port);
+    let mut tunnel = udp(B, OUTSIDE, (1, port), LINK_B);
+    assert_eq!(drive(Hook::FromPod, &mut tunnel, &tables, START), Verdict::drop(DropReason::TunnelFromPod));
+    assert_eq!(drive(Hook::FromPod, &mut udp(B, A, (1, port), LINK_B), &tables, START), Verdict::NEXT);
     let mut forged = udp(A, OUTSIDE, (1, 2), LINK_B);
     assert_eq!(drive(Hook::FromPod, &mut forged, &tables, START), Verdict::drop(DropReason::SourceGuard));
 }
