@@ -74,10 +74,8 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     }
     let pins = Pins::new(&args.bpffs);
     program::make_root(&pins).context("cannot open the dataplane")?;
-    let mut locks = Vec::new();
-    for (flag, folder) in [("--state", &args.state), ("--run", &args.run), ("--bpffs", &args.bpffs)] {
-        locks.push(instance::lock(flag, folder, LOCK).await?);
-    }
+    let folders = [("--state", args.state.as_path()), ("--run", &args.run), ("--bpffs", &args.bpffs)];
+    let _locks = instance::lock_all(folders, LOCK).await?;
     let boot_id = attachments::boot_id(&args.boot_id)?;
     tracing::info!(node = settings.node, version = env!("CARGO_PKG_VERSION"), "starting");
 

@@ -103,17 +103,19 @@ impl Publisher {
         fs::rename(&new, &path)
     }
 
-    /// What a file is called until it is whole. Names this node, so that nobody takes another's for its own.
+    /// What a file is called until it is whole. Names this node, so that nobody takes another's for its own; by a hash, since a file's name has
+    /// 255 bytes at most and a pod's names may take most of them.
     fn unfinished(&self, file: &str) -> String {
-        format!(".{file}.{}.new", self.node)
+        format!(".{file}.{}.new", mark(&self.node))
     }
 
     /// Removes what an agent that was killed left half written.
     fn remove_unfinished(&mut self) {
         let names = fs::read_dir(&self.dir).into_iter().flatten();
         for name in names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+            let mark = mark(&self.node);
             let of_node = name.strip_suffix(".new").and_then(|name| name.rsplit_once(".yaml."));
-            if name.starts_with('.') && of_node.is_some_and(|(_, node)| node == self.node) {
+            if name.starts_with('.') && of_node.is_some_and(|(_, of)| of == mark) {
                 self.change(name, None);
             }
         }
@@ -168,6 +170,11 @@ fn text(record: &Record, node: &str) -> String {
 
 fn quote_ip(ip: &IpAddr) -> String {
     format!("\"{ip}\"")
+}
+
+/// Short for a node's name.
+fn mark(node: &str) -> String {
+    format!("{:08x}", crc32fast::hash(node.as_bytes()))
 }
 
 #[cfg(test)]
@@ -246,10 +253,11 @@ mod tests {
             .unwrap();
         // An agent of each node was killed while it wrote.
         for node in ["node-a", "node-b"] {
-            fs::write(dir.path().join(format!("status/.ns.late.yaml.{node}.new")), "api").unwrap();
+            fs::write(dir.path().join(format!("status/.ns.late.yaml.{}.new", mark(node))), "api").unwrap();
         }
         Publisher::new(dir.path(), "node-a").replace([&record("c2", "stays")].into_iter());
-        assert_eq!(files(&dir), [".ns.late.yaml.node-b.new", "by-hand.yaml", "ns.other.yaml", "ns.stays.yaml"]);
+        let others = format!(".ns.late.yaml.{}.new", mark("node-b"));
+        assert_eq!(files(&dir), [others.as_str(), "by-hand.yaml", "ns.other.yaml", "ns.stays.yaml"]);
     }
 
     #[test]

@@ -15,11 +15,30 @@ use tokio::time;
 
 const POLL: Duration = Duration::from_millis(20);
 
+/// Takes all of these folders for this process until the files are dropped; one that is named twice is taken once.
+///
+/// # Errors
+/// See [`lock`].
+pub(super) async fn lock_all<'a>(
+    folders: impl IntoIterator<Item = (&'a str, &'a Path)>,
+    patience: Duration,
+) -> Result<Vec<File>> {
+    let mut taken: Vec<File> = Vec::new();
+    for (flag, folder) in folders {
+        let id = |about: fs::Metadata| (about.dev(), about.ino());
+        let here = id(fs::metadata(folder).with_context(|| format!("cannot look at {}", folder.display()))?);
+        if taken.iter().filter_map(|file| file.metadata().ok()).all(|about| id(about) != here) {
+            taken.push(lock(flag, folder, patience).await?);
+        }
+    }
+    Ok(taken)
+}
+
 /// Takes a folder for this process until the file is dropped; an agent that was killed may take a moment to be gone.
 ///
 /// # Errors
 /// Another one has it after `patience`; says which, where that can be seen.
-pub(super) async fn lock(flag: &str, folder: &Path, patience: Duration) -> Result<File> {
+async fn lock(flag: &str, folder: &Path, patience: Duration) -> Result<File> {
     let file = File::open(folder).with_context(|| format!("cannot open {}", folder.display()))?;
     let until = time::Instant::now() + patience;
     loop {
@@ -74,5 +93,12 @@ mod tests {
         }
         drop(first);
         lock("--state", folder.path(), patience).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn one_folder_may_serve_for_two_things() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folders = [("--state", folder.path()), ("--run", folder.path()), ("--bpffs", other.path())];
+        assert_eq!(lock_all(folders, Duration::from_millis(50)).await.unwrap().len(), 2);
     }
 }

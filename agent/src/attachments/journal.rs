@@ -136,7 +136,10 @@ impl Journal {
     /// # Errors
     /// The disk is broken.
     pub fn sync(&self) -> Result<(), JournalError> {
-        sync(&self.writer)
+        sync(&self.writer)?;
+        // Lines that an earlier sync lost are still lost: the kernel says so once.
+        let writer = lock(&self.writer);
+        writer.refused.as_ref().map_or(Ok(()), |why| Err(writer.error(&io::Error::other(why.clone()))))
     }
 
     /// From now on what is appended goes to a disk that is gone: it takes everything and cannot be synced (EINVAL).

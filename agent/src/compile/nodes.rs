@@ -31,7 +31,7 @@ pub(super) fn rows(
                 {
                     let why = "no IPv6 InternalIP of it is reached over the uplink to its IPv4 one, or this node has none: \
                                IPv6 packets for its pods are dropped (NO_ROUTE)";
-                    let cure = "give both nodes one, or use --encap auto or vxlan";
+                    let cure = "give both nodes one there, or use --encap vxlan";
                     problems.push(format!("node {name:?}: {why}; {cure}"));
                 }
                 rows.insert(number, row);
