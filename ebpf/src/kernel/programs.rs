@@ -21,10 +21,12 @@ fn now() -> u32 {
     (raw::jiffies() >> (TICK_SHIFT.load() & 63)) as u32
 }
 
-/// A program on a hook. A macro, since a closure that is not inlined is one more function, and the fast programs have none.
+/// A program on a hook. A macro, since a closure that is not inlined is one more function, and the fast programs have none: also what
+/// `classifier` wraps is a function of its own, which LLVM leaves outside at some size (tried).
 macro_rules! fast {
     ($name:ident, |$packet:ident, $tables:ident, $now:ident| $verdict:expr) => {
         #[classifier]
+        #[inline(always)]
         fn $name(ctx: TcContext) -> i32 {
             let $packet = &mut Skb::new(&ctx);
             let $tables = &Maps;
@@ -46,6 +48,7 @@ macro_rules! stage {
     };
     ($name:ident, $stage:ident, |$ctx:ident, $packet:ident, $scratch:ident, $verdict:ident, $now:ident| $end:expr) => {
         #[classifier]
+        #[inline(always)]
         fn $name(ctx: TcContext) -> i32 {
             let Some($scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) else { return SHOT };
             let Some(config) = Maps.config() else { return SHOT };
@@ -89,6 +92,7 @@ stage!(osm_entry6, Entry6);
 /// A stage that says for a debugging session what it denied: `AYA_LOG_LEVEL` is 0 unless the agent is told otherwise, and then the verifier
 /// removes the call.
 #[classifier]
+#[inline(always)]
 fn osm_decide(ctx: TcContext) -> i32 {
     let Some(scratch) = raw::row_mut(SCRATCH.get_ptr_mut(0)) else { return SHOT };
     let Some(config) = Maps.config() else { return SHOT };
