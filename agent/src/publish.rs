@@ -179,28 +179,15 @@ fn mark(node: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use osmia_cni::protocol::{AttachmentKey, PodRef, host_link_name};
+    use osmia_cni::protocol::PodRef;
     use tempfile::TempDir;
 
     use super::*;
     use crate::attachments::record::Phase;
 
     fn record(id: &str, pod: &str) -> Record {
-        let key = AttachmentKey::new(id, "eth0").unwrap();
-        Record {
-            host_link: host_link_name(&key),
-            key: Some(key),
-            network: "osmia".into(),
-            netns: String::new(),
-            netns_id: (4, 5),
-            pod: PodRef { namespace: "ns".into(), name: pod.into(), uid: "u".into() },
-            addresses: vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
-            mtu: 1500,
-            pod_mac: [2; 6],
-            slot: 1,
-            started_ns: 1,
-            phase: Phase::Added { ifindex: 7 },
-        }
+        let pod = PodRef { namespace: "ns".into(), name: pod.into(), uid: "u".into() };
+        Record { pod, ..Record::example(id, Phase::Added { ifindex: 7 }) }
     }
 
     fn files(dir: &TempDir) -> Vec<String> {
@@ -240,6 +227,14 @@ mod tests {
         assert_eq!(files(&dir), ["ns.web.yaml"]);
         publisher.remove(&record("new", "web"));
         assert!(files(&dir).is_empty());
+    }
+
+    #[test]
+    fn names_as_long_as_they_may_be_have_room_in_a_file_name() {
+        let dir = TempDir::new().unwrap();
+        let (node, pod) = ("n".repeat(63), "p".repeat(185));
+        Publisher::new(dir.path(), &node).put(&record("c1", &pod));
+        assert_eq!(files(&dir), [format!("ns.{pod}.yaml")]);
     }
 
     #[test]

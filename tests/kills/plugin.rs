@@ -79,6 +79,15 @@ fn most(reached: usize, steps: &[Step]) {
     eprintln!("killed at {reached} of {} steps", steps.len());
 }
 
+/// What a runtime does after a call that failed: another DEL, told all or nothing by turns, and then the pod anew.
+fn goes_and_comes_again(stage: &Stage, sandbox: &Sandbox, index: usize, when: &str) {
+    del(stage, sandbox, if index.is_multiple_of(2) { Misbehave::default() } else { EMPTY }, when);
+    gone(stage, sandbox, when);
+    add(stage, sandbox, when);
+    del(stage, sandbox, Misbehave::default(), when);
+    gone(stage, sandbox, when);
+}
+
 /// Take-away 4 of the facts on runtimes: a time-out is SIGKILL, then DEL comes, with the namespace or without. Nothing of the ADD is
 /// left for anybody else to collect, and the same container can be added again at once.
 #[test]
@@ -91,11 +100,7 @@ fn after_a_plugin_killed_in_add_del_takes_all_back_and_add_succeeds() {
         let sandbox = stage.sandbox(format!("add-{index}"));
         let killed = kill(&stage, "ADD", &sandbox, step);
         let when = format!("after ADD was killed at {step}");
-        del(&stage, &sandbox, if index % 2 == 0 { Misbehave::default() } else { EMPTY }, &when);
-        gone(&stage, &sandbox, &when);
-        add(&stage, &sandbox, &when);
-        del(&stage, &sandbox, Misbehave::default(), &when);
-        gone(&stage, &sandbox, &when);
+        goes_and_comes_again(&stage, &sandbox, index, &when);
         killed
     });
     stage.becomes_clean("kills in ADD");
@@ -113,11 +118,7 @@ fn after_a_plugin_killed_in_del_another_del_takes_all_back_and_add_succeeds() {
         let when = format!("after DEL was killed at {step}");
         add(&stage, &sandbox, "before");
         let killed = kill(&stage, "DEL", &sandbox, step);
-        del(&stage, &sandbox, if index % 2 == 0 { Misbehave::default() } else { EMPTY }, &when);
-        gone(&stage, &sandbox, &when);
-        add(&stage, &sandbox, &when);
-        del(&stage, &sandbox, Misbehave::default(), &when);
-        gone(&stage, &sandbox, &when);
+        goes_and_comes_again(&stage, &sandbox, index, &when);
         killed
     });
     stage.becomes_clean("kills in DEL");
@@ -147,7 +148,7 @@ fn after_a_plugin_killed_in_del_without_an_agent_another_del_is_kept_for_the_nex
     let reached = each(&steps, |index, step| {
         let killed = kill(&stage, "DEL", &pods[index], step);
         let when = format!("after DEL without an agent was killed at {step}");
-        del(&stage, &pods[index], if index % 2 == 0 { Misbehave::default() } else { EMPTY }, &when);
+        del(&stage, &pods[index], if index.is_multiple_of(2) { Misbehave::default() } else { EMPTY }, &when);
         killed
     });
     for sandbox in pods.iter().skip(steps.len()) {

@@ -100,27 +100,11 @@ fn otherwise(record: &Record, records: &BTreeMap<String, Record>, pods: &Pods, n
 
 #[cfg(test)]
 mod tests {
-    use osmia_cni::protocol::{AttachmentKey, host_link_name};
-
     use super::*;
     use crate::attachments::record::Phase;
 
     fn record(id: &str, ip: &str, phase: Phase) -> Record {
-        let key = AttachmentKey::new(id, "eth0").unwrap();
-        Record {
-            host_link: host_link_name(&key),
-            key: Some(key),
-            network: "osmia".into(),
-            netns: String::new(),
-            netns_id: (4, 5),
-            pod: PodRef { namespace: "ns".into(), name: id.into(), uid: "u1".into() },
-            addresses: vec![ip.parse().unwrap()],
-            mtu: 1500,
-            pod_mac: [2; 6],
-            slot: 1,
-            started_ns: 1,
-            phase,
-        }
+        Record { addresses: vec![ip.parse().unwrap()], ..Record::example(id, phase) }
     }
 
     fn pod(ips: &[&str]) -> PodObject {

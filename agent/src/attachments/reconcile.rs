@@ -95,21 +95,9 @@ mod tests {
     use super::*;
 
     fn record(id: &str, slot: u32, phase: Phase) -> Record {
-        let key = AttachmentKey::new(id, "eth0").unwrap();
-        Record {
-            host_link: host_link_name(&key),
-            key: Some(key),
-            network: "osmia".into(),
-            netns: String::new(),
-            netns_id: (4, u64::from(slot)),
-            pod: PodRef::default(),
-            addresses: vec![format!("10.0.0.{slot}").parse().unwrap()],
-            mtu: 1500,
-            pod_mac: [2; 6],
-            slot,
-            started_ns: 1,
-            phase,
-        }
+        let addresses = vec![format!("10.0.0.{slot}").parse().unwrap()];
+        let (netns_id, pod) = ((4, u64::from(slot)), PodRef::default());
+        Record { netns_id, pod, addresses, slot, ..Record::example(id, phase) }
     }
 
     fn by_link(records: &[&Record]) -> BTreeMap<String, Record> {

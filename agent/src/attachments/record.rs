@@ -54,6 +54,26 @@ pub enum Phase {
 }
 
 impl Record {
+    /// One of pod ns/`id` that a test goes on from.
+    #[cfg(test)]
+    pub(crate) fn example(id: &str, phase: Phase) -> Self {
+        let key = AttachmentKey::new(id, "eth0").unwrap();
+        Self {
+            host_link: osmia_cni::protocol::host_link_name(&key),
+            key: Some(key),
+            network: "osmia".into(),
+            netns: String::new(),
+            netns_id: (4, 5),
+            pod: PodRef { namespace: "ns".into(), name: id.into(), uid: "u1".into() },
+            addresses: vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
+            mtu: 1500,
+            pod_mac: [2; 6],
+            slot: 1,
+            started_ns: 1,
+            phase,
+        }
+    }
+
     /// The ifindex of a committed one.
     #[must_use]
     pub fn ifindex(&self) -> Option<u32> {

@@ -7,5 +7,5 @@ mod verify;
 
 pub(crate) use drive::{drive, drive_from, drive_with};
 pub(crate) use packet::{FakePacket, build};
-pub(crate) use tables::{FakeTables, pod6};
+pub(crate) use tables::{FakeTables, node_row, pod6};
 pub(crate) use verify::verify;

@@ -180,3 +180,16 @@ async fn a_stop_syncs_at_once_and_says_where_that_fails() {
     journal.append(&gone(1)).unwrap();
     assert!(journal.sync().is_err() && journal.is_refused());
 }
+
+/// The kernel says once what it could not write; a later sync of nothing goes well.
+#[tokio::test]
+async fn lines_that_a_sync_lost_are_said_until_they_are_written_anew() {
+    let dir = TempDir::new_in("/dev/shm").unwrap();
+    let (journal, _) = Journal::open(&dir.path().join("journal")).unwrap();
+    journal.append(&gone(0)).unwrap();
+    lock(&journal.writer).refused = Some("no such disk".to_owned());
+    let error = journal.sync().unwrap_err().to_string();
+    assert!(error.contains("no such disk"), "{error}");
+    journal.rewrite(&[gone(0)]).await.unwrap();
+    journal.sync().unwrap();
+}

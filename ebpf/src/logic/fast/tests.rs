@@ -3,12 +3,11 @@
 use proptest::prelude::*;
 
 use crate::layout::flow::{F_REPLIED, T_ESTABLISHED, T_FIN, T_FIN_PEER};
-use crate::layout::node::N_PRESENT;
-use crate::layout::{Addr, DropReason, FlowEntry, FlowKey4, Node, Stat};
+use crate::layout::{Addr, DropReason, FlowEntry, FlowKey4, Stat};
 use crate::logic::packet::TunnelKey;
 use crate::logic::parse::{ACK, FIN, RST, SYN};
 use crate::logic::tables::{Entry, Table, Tables};
-use crate::logic::testing::{FakePacket, FakeTables, build, drive, drive_from, pod6};
+use crate::logic::testing::{FakePacket, FakeTables, build, drive, drive_from, node_row, pod6};
 use crate::logic::verdict::Kind;
 use crate::logic::{Hook, Stage, Verdict, pod};
 
@@ -24,19 +23,7 @@ fn node() -> FakeTables {
     let mut tables = FakeTables::node();
     tables.pod(1, LINK_A, 2);
     tables.pod(2, LINK_B, 3);
-    let next_hop = Addr::v4([192, 168, 0, 2]);
-    let there = Node {
-        flags: N_PRESENT,
-        uplink: 4,
-        mtu: 1450,
-        zero: [0; 6],
-        tunnel: next_hop,
-        next_hop4: next_hop,
-        next_hop6: next_hop,
-        next_hop_tunnel: next_hop,
-        outer: [0; 72],
-    };
-    tables.nodes.insert(2, there);
+    tables.nodes.insert(2, node_row(Addr::v4([192, 168, 0, 2]), 0));
     tables
 }
 

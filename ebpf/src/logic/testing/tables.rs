@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use crate::layout::endpoint::{E_PRESENT, E_READY};
+use crate::layout::node::N_PRESENT;
 use crate::layout::route::RouteKind;
 use crate::layout::{
     Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
@@ -95,6 +96,21 @@ impl FakeTables {
 
     pub(crate) fn stat(&self, stat: Stat) -> u64 {
         self.stats.borrow().get(&stat).copied().unwrap_or(0)
+    }
+}
+
+/// The row of another node behind uplink 4, reached and tunnelled to by this address.
+pub(crate) fn node_row(address: Addr, flags: u32) -> Node {
+    Node {
+        flags: N_PRESENT | flags,
+        uplink: 4,
+        mtu: 1450,
+        zero: [0; 6],
+        tunnel: address,
+        next_hop4: address,
+        next_hop6: address,
+        next_hop_tunnel: address,
+        outer: [0; 72],
     }
 }
 

@@ -1,7 +1,7 @@
-use crate::layout::node::{N_PRESENT, N_TUNNEL};
+use crate::layout::node::N_TUNNEL;
 use crate::layout::route::RouteKind;
 use crate::layout::{Addr, DropReason, Route};
-use crate::logic::testing::{FakePacket, FakeTables, build, drive, pod6};
+use crate::logic::testing::{FakePacket, FakeTables, build, drive, node_row, pod6};
 use crate::logic::verdict::Kind;
 use crate::logic::{Hook, Verdict};
 
@@ -44,18 +44,7 @@ fn every_cut_of_a_tunnel_packet_is_survived() {
     let mut tables = FakeTables::node();
     tables.pod(1, 9, 2);
     let other = [192, 168, 0, 2];
-    let node = crate::layout::Node {
-        flags: N_PRESENT | N_TUNNEL,
-        uplink: 4,
-        mtu: 1450,
-        zero: [0; 6],
-        tunnel: Addr::v4(other),
-        next_hop4: Addr::NONE,
-        next_hop6: Addr::NONE,
-        next_hop_tunnel: Addr::NONE,
-        outer: [0; 72],
-    };
-    tables.nodes.insert(2, node);
+    tables.nodes.insert(2, node_row(Addr::v4(other), N_TUNNEL));
     let pod = [10, 0, 1, 2];
     let far = [10, 0, 2, 2];
     let inner = build::ipv4(far, pod, 17, &build::udp(&far, &pod, 1, 2, b"data"));
@@ -82,18 +71,7 @@ fn a_tunnel_packet_from_the_unspecified_address_is_no_nodes() {
     let node6: [u8; 16] = "2001:db8::1".parse::<core::net::Ipv6Addr>().unwrap().octets();
     let other6: [u8; 16] = "2001:db8::2".parse::<core::net::Ipv6Addr>().unwrap().octets();
     tables.config.node6 = node6;
-    let node = crate::layout::Node {
-        flags: N_PRESENT | N_TUNNEL,
-        uplink: 4,
-        mtu: 1430,
-        zero: [0; 6],
-        tunnel: Addr::v6(other6),
-        next_hop4: Addr::NONE,
-        next_hop6: Addr::NONE,
-        next_hop_tunnel: Addr::NONE,
-        outer: [0; 72],
-    };
-    tables.nodes.insert(2, node);
+    tables.nodes.insert(2, node_row(Addr::v6(other6), N_TUNNEL));
     let (pod, far) = ([10, 0, 1, 2], [10, 0, 2, 2]);
     let inner = build::ipv4(far, pod, 17, &build::udp(&far, &pod, 1, 2, b"data"));
     let vxlan = [&[0x08, 0, 0, 0, 0, 0, 1, 0][..], &inner].concat();
