@@ -174,7 +174,12 @@ fn without_its_rows_the_load_notices() {
     let load = Load::start(&a, &b);
     thread::sleep(Duration::from_millis(300));
     dataplane.remove_endpoint(2).unwrap();
-    thread::sleep(Duration::from_millis(100));
+    // A busy machine may keep the sender off its CPU for longer than any fixed time.
+    let before = load.counts().sent.load(Relaxed);
+    let begin = Instant::now();
+    while load.counts().sent.load(Relaxed) < before + 200 && begin.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_millis(10));
+    }
     dataplane.put_endpoint(2, endpoint("pod-b", B)).unwrap();
     thread::sleep(Duration::from_millis(300));
     let counts = load.stop();
