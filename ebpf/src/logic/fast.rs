@@ -234,7 +234,9 @@ pub fn hit<K: FlowKey, P: Packet, T: Tables>(
     if !outer.is_none() && !encap::still_from(tables, entry.get(|e| e.from_node), outer) {
         return None;
     }
-    if table == Table::Probation || parsed.tcp & (SYN | FIN | RST) != 0 {
+    // A stream may be promoted before it is answered or, seen from its middle, before it counts as established.
+    let learns = table == Table::Probation || entry.get(|e| life::learns(e, proto));
+    if learns || parsed.tcp & (SYN | FIN | RST) != 0 {
         advance(tables, parsed, Found { entry, table }, now)?;
     }
     life::touch(entry, parsed.length, now);

@@ -125,6 +125,38 @@ fn flows_of_no_pod_of_this_node_share_one_share_of_the_established_table() {
     assert_eq!(tables.endpoint_flows(0), 1);
 }
 
+#[test]
+fn a_stream_that_is_answered_or_established_after_its_promotion_says_so() {
+    let tables = node();
+    for n in 0..8 {
+        let now = START + n / 7 * SECOND;
+        assert_eq!(drive(Hook::FromPod, &mut udp(A, B, (5, 6), LINK_A), &tables, now), Verdict::peer(LINK_B));
+        // Picked up in its middle: no SYN was seen.
+        assert_eq!(drive(Hook::FromPod, &mut tcp(true, ACK), &tables, now), Verdict::peer(LINK_B));
+    }
+    assert_eq!(tables.stat(Stat::FlowPromoted), 2);
+    let now = START + SECOND;
+    assert_eq!(drive(Hook::FromPod, &mut udp(B, A, (6, 5), LINK_B), &tables, now), Verdict::peer(LINK_A));
+    assert_eq!(drive(Hook::FromPod, &mut tcp(false, ACK), &tables, now), Verdict::peer(LINK_A));
+    assert_eq!(drive(Hook::FromPod, &mut tcp(true, ACK), &tables, now), Verdict::peer(LINK_B));
+    let rows = tables.flow4.borrow();
+    assert_eq!(rows.len(), 4);
+    for (key, entry) in rows.iter() {
+        let entry = entry.borrow();
+        assert!(entry.flags & F_REPLIED != 0, "{key:?}");
+        assert_eq!(entry.tcp, if key.proto == 6 { T_ESTABLISHED } else { 0 }, "{key:?}");
+    }
+}
+
+#[test]
+fn an_opener_that_only_repeats_its_syn_is_never_promoted() {
+    let tables = node();
+    for n in 0..40 {
+        drive(Hook::FromPod, &mut tcp(true, SYN), &tables, START + n * SECOND);
+    }
+    assert_eq!(tables.stat(Stat::FlowPromoted), 0);
+}
+
 /// A packet of one conversation: who sends, TCP flags (`None`: a datagram of a conversation of its own), ticks since the one before.
 fn packets() -> impl Strategy<Value = Vec<(bool, Option<u8>, u32)>> {
     let flags = prop::sample::select(vec![SYN, SYN | ACK, ACK, ACK, ACK, ACK | FIN, RST, RST | ACK, SYN | FIN]);

@@ -87,6 +87,13 @@ impl Change {
     }
 }
 
+/// Whether a plain packet (no SYN, FIN or RST) may change the state of this direction.
+#[inline(always)]
+#[must_use]
+pub const fn learns(entry: &FlowEntry, proto: u8) -> bool {
+    entry.flags & F_REPLIED == 0 || (proto == TCP && entry.tcp & T_ESTABLISHED == 0)
+}
+
 /// Writes a change into both directions: `entry` is the packet's.
 #[inline(always)]
 pub fn apply<F: FlowRef>(entry: F, opposite: F, change: &Change, now: u32) {

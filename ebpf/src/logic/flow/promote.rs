@@ -4,7 +4,8 @@
 //!   connection, and one more) of a connection whose answer it has acknowledged. So a connection of one question and one answer never pays
 //!   for the move, a handshake alone never gets in, and what is ending (RST, FIN) never does.
 //! * Everything else: an opener's packet 2 s or more after the first reply.
-//! * Any direction, of any protocol: 8 packets over 1 s or more (a long one-way stream, a connection picked up in its middle).
+//! * Any direction, of any protocol: 8 packets over 1 s or more (a long one-way stream, a connection picked up in its middle), but no
+//!   connection whose SYN was seen and not answered: repeating it is no way in.
 //!
 //! Invariant: both entries are written to the established table before the two on probation are removed, so that a lookup in between
 //! finds one of them. Where the table, or the endpoint's share of it, is full the flow stays on probation and works.
@@ -12,7 +13,7 @@
 use super::super::parse::TCP;
 use super::super::tables::{Insert, Table};
 use super::super::{FlowKey, FlowRef, Scratch, Tables};
-use crate::layout::flow::{F_HELD, F_OPENER, F_REPLIED, T_ESTABLISHED, T_FIN, T_FIN_PEER, T_RST};
+use crate::layout::flow::{F_HELD, F_OPENER, F_REPLIED, T_ESTABLISHED, T_FIN, T_FIN_PEER, T_RST, T_SYN};
 use crate::layout::{Config, FlowEntry, Stat};
 
 /// Packets of a TCP opener before the one that promotes.
@@ -31,7 +32,11 @@ pub fn is_due(entry: &FlowEntry, proto: u8, now: u32, ticks_per_second: u32) -> 
     if entry.tcp & (T_RST | T_FIN | T_FIN_PEER) != 0 || (entry.flags & F_HELD != 0 && entry.last_seen == now) {
         return false;
     }
-    if entry.packets >= STREAM_PACKETS && now.wrapping_sub(entry.created) >= STREAM_SECONDS * ticks_per_second {
+    let opening = entry.tcp & (T_SYN | T_ESTABLISHED) == T_SYN;
+    if !opening
+        && entry.packets >= STREAM_PACKETS
+        && now.wrapping_sub(entry.created) >= STREAM_SECONDS * ticks_per_second
+    {
         return true;
     }
     if entry.flags & (F_OPENER | F_REPLIED) != F_OPENER | F_REPLIED {
