@@ -75,7 +75,19 @@ impl Mark {
     }
 }
 
+/// The twin: of the same datagrams to a pod whose row is withheld none arrives, and the load says so.
+fn lost(client: &Pod, unlisted: &Pod) -> Result<()> {
+    let datagrams = Datagrams::start(&client.space, &unlisted.space, unlisted.address(false)?, DATAGRAMS)?;
+    thread::sleep(Duration::from_millis(300));
+    let DatagramsReport { sent, missing, .. } = datagrams.finish()?;
+    if sent == 0 || missing < sent {
+        bail!("its twin: {missing} of {sent} datagrams missing at a pod whose row is withheld");
+    }
+    Ok(())
+}
+
 fn disturb(lab: &Lab, client: &Pod, remote: &Pod, unlisted: &Pod) -> Result<String> {
+    lost(client, unlisted)?;
     let load = Load::start(lab, client, remote)?;
     // Slow start and flow set-up are no part of it.
     thread::sleep(Duration::from_millis(300));

@@ -13,10 +13,12 @@ pub(crate) fn show(lab: &Lab, guests: &Guests) -> (Outcome, String) {
     let node = &lab.nodes[HOME];
     let client = || need(&guests.client).and_then(|pod| pod.address(false).map_err(|err| format!("{err:#}")));
     let remote = || need(&guests.remote).and_then(|pod| pod.address(false).map_err(|err| format!("{err:#}")));
-    let commands: [(&[&str], Vec<String>); 6] = [
+    let unlisted = || need(&guests.unlisted).and_then(|pod| pod.address(false).map_err(|err| format!("{err:#}")));
+    let commands: [(&[&str], Vec<String>); 7] = [
         (&["status"], vec![node.name.clone()]),
         (&["map", "list"], vec!["flow4".into(), "endpoint_addr".into()]),
         (&["map", "dump", "nodes"], vec![lab.nodes[crate::guests::NEAR].v4().to_string()]),
+        (&["map", "dump", "endpoint_addr"], client().map(|a| a.to_string()).into_iter().collect()),
         (&["endpoint", "list"], client().map(|a| a.to_string()).into_iter().collect()),
         (&["flow", "list"], remote().map(|a| a.to_string()).into_iter().collect()),
         (&["drop"], vec![]),
@@ -37,8 +39,16 @@ pub(crate) fn show(lab: &Lab, guests: &Guests) -> (Outcome, String) {
         } else if let Some(name) = must_name.iter().find(|name| !ended.stdout.contains(*name)) {
             wrong.push(format!("osmia {line} does not name {name}"));
         }
+        // The twin: whose row is withheld is not shown either.
+        if arguments == ["map", "dump", "endpoint_addr"]
+            && let Ok(name) = unlisted()
+            && ended.stdout.split_whitespace().any(|word| word == name.to_string())
+        {
+            wrong.push(format!("osmia {line} names {name}, whose row is withheld"));
+        }
     }
-    let outcome = if wrong.is_empty() { client().and(remote()).map(|_| String::new()) } else { Err(wrong.join("; ")) };
+    let there = client().and(remote()).and(unlisted());
+    let outcome = if wrong.is_empty() { there.map(|_| String::new()) } else { Err(wrong.join("; ")) };
     (outcome, text)
 }
 

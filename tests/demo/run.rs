@@ -43,10 +43,12 @@ pub(crate) fn encap(
     tell("pods are there; probing, with a capture on the LAN")?;
     let capture = Capture::start(&lab.lan.bridges).map_err(|err| format!("{err:#}"));
     let arrivals = packets::arrive(&lab, &guests);
-    let frames = capture.and_then(|capture| capture.finish().map_err(|err| format!("{err:#}")));
-    wire::judge(&lab, &guests, &frames, report);
+    let finish = |capture: Result<Capture, String>| capture?.finish().map_err(|err| format!("{err:#}"));
+    let frames = finish(capture);
     tell("probing again with the agent's rows withheld")?;
+    let capture = Capture::start(&lab.lan.bridges).map_err(|err| format!("{err:#}"));
     packets::stay_away(&lab, &guests, arrivals, report);
+    wire::judge(&lab, &guests, &frames, &finish(capture), report);
     let (outcome, text) = maps::show(&lab, &guests);
     report.put(rows::maps(encap), outcome);
     *shown = text;

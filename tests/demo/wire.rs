@@ -10,9 +10,16 @@ use crate::rows;
 
 type Frames = BTreeMap<Seen, usize>;
 
-/// Fills the rows about the wire.
-pub(crate) fn judge(lab: &Lab, guests: &Guests, frames: &Result<Frames, String>, report: &mut Report) {
+/// Fills the rows about the wire: from what was seen while everything had to arrive, and while rows were withheld.
+pub(crate) fn judge(
+    lab: &Lab,
+    guests: &Guests,
+    frames: &Result<Frames, String>,
+    withheld: &Result<Frames, String>,
+    report: &mut Report,
+) {
     let encap = lab.options().encap;
+    let twin = withheld.as_ref().map_err(Clone::clone).and_then(|frames| stays_off(guests, frames));
     let judge_pair = |a: (&Result<Pod, String>, usize), b: (&Result<Pod, String>, usize), tunnel: bool| {
         let frames = frames.as_ref().map_err(Clone::clone)?;
         let mut notes = Vec::new();
@@ -25,11 +32,27 @@ pub(crate) fn judge(lab: &Lab, guests: &Guests, frames: &Result<Frames, String>,
         Ok(notes.join(", "))
     };
     let near = judge_pair((&guests.client, HOME), (&guests.remote, NEAR), encap == Encap::Vxlan);
-    report.put(rows::wire(encap, false), near);
+    report.put(rows::wire(encap, false), near.and_then(|note| twin.clone().map(|()| note)));
     if encap == Encap::Auto {
         let far = judge_pair((&guests.remote, NEAR), (&guests.stranger, STRANGER), true);
-        report.put(rows::wire(encap, true), far);
+        report.put(rows::wire(encap, true), far.and_then(|note| twin.map(|()| note)));
     }
+}
+
+/// The twin: of what a pod sends to one of the node that its own is never told of, nothing is on the wire, as it is or in a tunnel.
+fn stays_off(guests: &Guests, frames: &Frames) -> Result<(), String> {
+    for v6 in [false, true] {
+        let pods = (address(need(&guests.client)?, v6)?, address(need(&guests.stranger)?, v6)?);
+        let of_them = |seen: &Seen| seen.outer == pods || seen.inner == Some(pods);
+        let count: usize = frames.iter().filter(|(seen, _)| of_them(seen)).map(|(_, count)| count).sum();
+        if count > 0 {
+            return Err(format!(
+                "its twin is on the wire too, without the agent's row: {count} frames {} to {}",
+                pods.0, pods.1
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn address(pod: &Pod, v6: bool) -> Result<std::net::IpAddr, String> {
