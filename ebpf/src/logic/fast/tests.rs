@@ -148,15 +148,6 @@ fn a_stream_that_is_answered_or_established_after_its_promotion_says_so() {
     }
 }
 
-#[test]
-fn an_opener_that_only_repeats_its_syn_is_never_promoted() {
-    let tables = node();
-    for n in 0..40 {
-        drive(Hook::FromPod, &mut tcp(true, SYN), &tables, START + n * SECOND);
-    }
-    assert_eq!(tables.stat(Stat::FlowPromoted), 0);
-}
-
 /// A packet of one conversation: who sends, TCP flags (`None`: a datagram of a conversation of its own), ticks since the one before.
 fn packets() -> impl Strategy<Value = Vec<(bool, Option<u8>, u32)>> {
     let flags = prop::sample::select(vec![SYN, SYN | ACK, ACK, ACK, ACK, ACK | FIN, RST, RST | ACK, SYN | FIN]);

@@ -5,7 +5,7 @@
 //!   for the move, a handshake alone never gets in, and what is ending (RST, FIN) never does.
 //! * Everything else: an opener's packet 2 s or more after the first reply.
 //! * Any direction, of any protocol: 8 packets over 1 s or more (a long one-way stream, a connection picked up in its middle), but no
-//!   connection whose SYN was seen and not answered: repeating it is no way in.
+//!   connection whose SYN was seen and whose handshake is not complete: repeating a SYN is no way in.
 //!
 //! Invariant: both entries are written to the established table before the two on probation are removed, so that a lookup in between
 //! finds one of them. Where the table, or the endpoint's share of it, is full the flow stays on probation and works.

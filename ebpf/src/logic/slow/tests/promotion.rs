@@ -48,6 +48,15 @@ fn neither_a_handshake_nor_a_reset_gets_into_the_established_table() {
 }
 
 #[test]
+fn an_opener_that_only_repeats_its_syn_is_never_promoted() {
+    let tables = node();
+    for n in 0..40 {
+        from_a(&tables, SYN, b"", START + n * SECOND);
+    }
+    assert_eq!(tables.stat(Stat::FlowPromoted), 0);
+}
+
+#[test]
 fn a_datagram_flow_is_promoted_two_seconds_after_its_first_reply() {
     let tables = node();
     let ask = |now| drive(Hook::FromPod, &mut udp(A, B, (5, 53), LINK_A), &tables, now);
