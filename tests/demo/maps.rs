@@ -2,7 +2,7 @@
 
 use osmia_lab::Lab;
 
-use crate::guests::{Guests, HOME, need};
+use crate::guests::{Guest, Guests, HOME, need};
 use crate::report::Outcome;
 
 /// Lines of each command that are shown.
@@ -11,20 +11,20 @@ const SHOWN: usize = 12;
 /// Runs the commands on [`HOME`]; gives the outcome of the row and what to show.
 pub(crate) fn show(lab: &Lab, guests: &Guests) -> (Outcome, String) {
     let node = &lab.nodes[HOME];
-    let client = || need(&guests.client).and_then(|pod| pod.address(false).map_err(|err| format!("{err:#}")));
-    let remote = || need(&guests.remote).and_then(|pod| pod.address(false).map_err(|err| format!("{err:#}")));
-    let unlisted = || need(&guests.unlisted).and_then(|pod| pod.address(false).map_err(|err| format!("{err:#}")));
-    let commands: [(&[&str], Vec<String>); 7] = [
-        (&["status"], vec![node.name.clone()]),
-        (&["map", "list"], vec!["flow4".into(), "endpoint_addr".into()]),
-        (&["map", "dump", "nodes"], vec![lab.nodes[crate::guests::NEAR].v4().to_string()]),
-        (&["map", "dump", "endpoint_addr"], client().map(|a| a.to_string()).into_iter().collect()),
-        (&["endpoint", "list"], client().map(|a| a.to_string()).into_iter().collect()),
-        (&["flow", "list"], remote().map(|a| a.to_string()).into_iter().collect()),
-        (&["drop"], vec![]),
+    let [client, remote, unlisted] = [&guests.client, &guests.remote, &guests.unlisted].map(address);
+    let near = lab.nodes[crate::guests::NEAR].v4().to_string();
+    // What each must name, and the twin: whose row is withheld is not shown.
+    let commands: [(&[&str], Vec<&str>, Option<&str>); 7] = [
+        (&["status"], vec![&node.name], None),
+        (&["map", "list"], vec!["flow4", "endpoint_addr"], None),
+        (&["map", "dump", "nodes"], vec![&near], None),
+        (&["map", "dump", "endpoint_addr"], client.as_deref().into_iter().collect(), unlisted.as_deref().ok()),
+        (&["endpoint", "list"], client.as_deref().into_iter().collect(), None),
+        (&["flow", "list"], remote.as_deref().into_iter().collect(), None),
+        (&["drop"], vec![], None),
     ];
     let (mut text, mut wrong) = (String::new(), Vec::new());
-    for (arguments, must_name) in commands {
+    for (arguments, must_name, withheld) in commands {
         let line = arguments.join(" ");
         let ended = match node.osmia(arguments) {
             Ok(ended) => ended,
@@ -39,17 +39,16 @@ pub(crate) fn show(lab: &Lab, guests: &Guests) -> (Outcome, String) {
         } else if let Some(name) = must_name.iter().find(|name| !ended.stdout.contains(*name)) {
             wrong.push(format!("osmia {line} does not name {name}"));
         }
-        // The twin: whose row is withheld is not shown either.
-        if arguments == ["map", "dump", "endpoint_addr"]
-            && let Ok(name) = unlisted()
-            && ended.stdout.split_whitespace().any(|word| word == name.to_string())
-        {
+        if let Some(name) = withheld.filter(|name| ended.stdout.split_whitespace().any(|word| word == *name)) {
             wrong.push(format!("osmia {line} names {name}, whose row is withheld"));
         }
     }
-    let there = client().and(remote()).and(unlisted());
-    let outcome = if wrong.is_empty() { there.map(|_| String::new()) } else { Err(wrong.join("; ")) };
-    (outcome, text)
+    let there = client.and(remote).and(unlisted);
+    (if wrong.is_empty() { there.map(|_| String::new()) } else { Err(wrong.join("; ")) }, text)
+}
+
+fn address(guest: &Guest) -> Result<String, String> {
+    need(guest)?.address(false).map(|address| address.to_string()).map_err(|err| format!("{err:#}"))
 }
 
 fn first_lines(text: &str) -> String {
