@@ -17,6 +17,7 @@ use crate::model::{Cluster, Encap, Exit, Numbers, Settings, Underlay, UplinkStat
 
 mod nodes;
 mod outer;
+pub mod policy;
 mod routes;
 
 pub use outer::{INNER_DESTINATION, INNER_SOURCE};

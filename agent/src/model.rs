@@ -4,12 +4,16 @@
 
 pub mod cluster;
 pub mod event;
+pub mod labels;
 pub mod numbers;
+pub mod policy;
 pub mod settings;
 pub mod underlay;
 
-pub use cluster::{Cluster, NodeObject, PodObject};
+pub use cluster::{Cluster, NamespaceObject, NodeObject, PodObject};
 pub use event::Event;
+pub use labels::{Labels, Requirement, Selector};
 pub use numbers::Numbers;
+pub use policy::{NamedPort, PolicyObject};
 pub use settings::{Encap, Settings};
 pub use underlay::{Exit, Underlay, UplinkState, Way};

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     attachments::record::Record,
-    source::folder::manifest::{self, Object},
+    source::{folder::manifest, object::Object},
 };
 
 /// Writer of status files.

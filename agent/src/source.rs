@@ -5,6 +5,7 @@
 use std::{path::PathBuf, str::FromStr};
 
 pub mod folder;
+pub mod object;
 
 /// `--source`.
 #[derive(Clone, PartialEq, Eq, Debug)]

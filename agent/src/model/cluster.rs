@@ -1,11 +1,11 @@
 //! The cluster's objects, folded to the fields that matter.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::Event;
+use super::{Event, Labels, NamedPort, PolicyObject};
 
 /// Everything a source has told.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -14,6 +14,10 @@ pub struct Cluster {
     pub nodes: BTreeMap<String, NodeObject>,
     /// Pods by (namespace, name).
     pub pods: BTreeMap<(String, String), PodObject>,
+    /// Namespaces by name.
+    pub namespaces: BTreeMap<String, NamespaceObject>,
+    /// NetworkPolicies by (namespace, name).
+    pub policies: BTreeMap<(String, String), PolicyObject>,
 }
 
 impl Cluster {
@@ -24,6 +28,10 @@ impl Cluster {
             Event::NodeGone(name) => self.nodes.remove(&name).is_some(),
             Event::Pod(key, pod) => set(&mut self.pods, key, pod),
             Event::PodGone(key) => self.pods.remove(&key).is_some(),
+            Event::Namespace(name, namespace) => set(&mut self.namespaces, name, namespace),
+            Event::NamespaceGone(name) => self.namespaces.remove(&name).is_some(),
+            Event::Policy(key, policy) => set(&mut self.policies, key, policy),
+            Event::PolicyGone(key) => self.policies.remove(&key).is_some(),
         }
     }
 }
@@ -60,4 +68,25 @@ pub struct PodObject {
     pub ips: Vec<IpAddr>,
     /// Succeeded or Failed: it has no network any more.
     pub completed: bool,
+    /// `metadata.creationTimestamp`, seconds since 1970; `None` where a manifest has none.
+    pub created: Option<i64>,
+    /// `metadata.labels`.
+    pub labels: Arc<Labels>,
+    /// Named ports of its containers and sidecars, sorted.
+    pub ports: Arc<[NamedPort]>,
+}
+
+impl PodObject {
+    /// Whether it has a network of its own now: pods on their node's network are a part of the node, and completed ones have none.
+    #[must_use]
+    pub fn has_network(&self) -> bool {
+        !self.host_network && !self.completed
+    }
+}
+
+/// A Namespace.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NamespaceObject {
+    /// `metadata.labels`, the name's own label among them.
+    pub labels: Arc<Labels>,
 }

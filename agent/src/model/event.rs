@@ -1,6 +1,6 @@
 //! What a source says. Blind to whether a watch or a folder said it.
 
-use super::{NodeObject, PodObject};
+use super::{NamespaceObject, NodeObject, PodObject, PolicyObject};
 
 /// One change of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,8 +9,16 @@ pub enum Event {
     Node(String, NodeObject),
     /// A Node is gone.
     NodeGone(String),
+    /// A Namespace is there and looks like this.
+    Namespace(String, NamespaceObject),
+    /// A Namespace is gone.
+    NamespaceGone(String),
     /// A Pod, by (namespace, name), is there and looks like this.
     Pod((String, String), PodObject),
     /// A Pod is gone.
     PodGone((String, String)),
+    /// A NetworkPolicy, by (namespace, name), is there and looks like this.
+    Policy((String, String), PolicyObject),
+    /// A NetworkPolicy is gone.
+    PolicyGone((String, String)),
 }

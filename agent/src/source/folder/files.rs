@@ -5,8 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::manifest::{Object, Refused};
-use crate::model::{Event, NodeObject, PodObject};
+use super::manifest::Refused;
+use crate::{
+    model::{Event, NodeObject, PodObject},
+    source::object::Object,
+};
 
 /// A file by where it lies.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -26,14 +29,18 @@ impl std::fmt::Display for FileId {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Key {
     Node(String),
+    Namespace(String),
     Pod(String, String),
+    Policy(String, String),
 }
 
 impl Key {
     fn of(object: &Object) -> Self {
         match object {
             Object::Node(name, _) => Self::Node(name.clone()),
+            Object::Namespace(name, _) => Self::Namespace(name.clone()),
             Object::Pod(namespace, name, _) => Self::Pod(namespace.clone(), name.clone()),
+            Object::Policy(namespace, name, _) => Self::Policy(namespace.clone(), name.clone()),
         }
     }
 }
@@ -99,7 +106,9 @@ impl Files {
             self.holders.remove(&key);
             return match key {
                 Key::Node(name) => Event::NodeGone(name),
+                Key::Namespace(name) => Event::NamespaceGone(name),
                 Key::Pod(namespace, name) => Event::PodGone((namespace, name)),
+                Key::Policy(namespace, name) => Event::PolicyGone((namespace, name)),
             };
         };
         let objects = holders.iter().flat_map(|file| self.objects(file)).filter(|object| Key::of(object) == key);
@@ -122,11 +131,25 @@ impl Files {
                         later(&mut pod.uid, &next.uid, String::is_empty);
                         later(&mut pod.node, &next.node, String::is_empty);
                         later(&mut pod.ips, &next.ips, Vec::is_empty);
+                        later(&mut pod.created, &next.created, Option::is_none);
+                        later(&mut pod.labels, &next.labels, |labels| labels.is_empty());
+                        later(&mut pod.ports, &next.ports, |ports| ports.is_empty());
                         pod.host_network |= next.host_network;
                         pod.completed |= next.completed;
                     }
                 }
                 Event::Pod((namespace.clone(), name.clone()), pod)
+            }
+            // These have no status that another file would add: the last file's object is the object.
+            Key::Namespace(name) => {
+                let last =
+                    objects.filter_map(|o| if let Object::Namespace(_, n) = o { Some(n) } else { None }).next_back();
+                Event::Namespace(name.clone(), last.cloned().unwrap_or_default())
+            }
+            Key::Policy(namespace, name) => {
+                let last =
+                    objects.filter_map(|o| if let Object::Policy(.., p) = o { Some(p) } else { None }).next_back();
+                Event::Policy((namespace.clone(), name.clone()), last.cloned().unwrap_or_default())
             }
         }
     }

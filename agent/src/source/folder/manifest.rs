@@ -2,21 +2,9 @@
 //!
 //! Invariant: a file is taken whole or not at all; an error names the line in the file.
 
-use std::net::IpAddr;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use ipnet::IpNet;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-
-use crate::model::{NodeObject, PodObject};
-
-/// An object of a file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Object {
-    /// A Node by name.
-    Node(String, NodeObject),
-    /// A Pod by namespace and name.
-    Pod(String, String, PodObject),
-}
+use crate::source::object::{Object, Text};
 
 /// Why a file was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -40,98 +28,6 @@ struct List {
     items: Vec<serde_json::Value>,
 }
 
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-    #[serde(default)]
-    namespace: Option<String>,
-    #[serde(default)]
-    uid: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Node {
-    metadata: Metadata,
-    #[serde(default)]
-    spec: Option<NodeSpec>,
-    #[serde(default)]
-    status: Option<NodeStatus>,
-}
-
-#[derive(Deserialize, Default)]
-struct NodeSpec {
-    #[serde(default, rename = "podCIDR")]
-    pod_cidr: Option<String>,
-    #[serde(default, rename = "podCIDRs")]
-    pod_cidrs: Option<Vec<IpNet>>,
-}
-
-#[derive(Deserialize, Default)]
-struct NodeStatus {
-    #[serde(default)]
-    addresses: Option<Vec<NodeAddress>>,
-}
-
-/// `type` and `address`; only InternalIP has to be an address (a Hostname is none).
-#[derive(Deserialize)]
-#[serde(try_from = "RawNodeAddress")]
-struct NodeAddress(Option<IpAddr>);
-
-#[derive(Deserialize)]
-struct RawNodeAddress {
-    #[serde(rename = "type")]
-    kind: String,
-    address: String,
-}
-
-impl TryFrom<RawNodeAddress> for NodeAddress {
-    type Error = String;
-
-    fn try_from(raw: RawNodeAddress) -> Result<Self, String> {
-        if raw.kind != "InternalIP" {
-            return Ok(Self(None));
-        }
-        match raw.address.parse() {
-            Ok(ip) => Ok(Self(Some(ip))),
-            Err(_) => Err(format!("InternalIP {:?} is no IP address", raw.address)),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Pod {
-    metadata: Metadata,
-    #[serde(default)]
-    spec: Option<PodSpec>,
-    #[serde(default)]
-    status: Option<PodStatus>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct PodSpec {
-    #[serde(default)]
-    node_name: Option<String>,
-    #[serde(default)]
-    host_network: Option<bool>,
-}
-
-#[derive(Deserialize, Default)]
-struct PodStatus {
-    #[serde(default)]
-    phase: Option<String>,
-    #[serde(default, rename = "podIP")]
-    pod_ip: Option<String>,
-    #[serde(default, rename = "podIPs")]
-    pod_ips: Option<Vec<PodIp>>,
-}
-
-#[derive(Deserialize)]
-struct PodIp {
-    ip: IpAddr,
-}
-
 /// The objects of a file, in its order. Kinds we do not read are skipped.
 ///
 /// # Errors
@@ -144,20 +40,38 @@ pub fn parse(text: &str) -> Result<Vec<Object>, Refused> {
             for (i, item) in yaml::<List>(first_line, document)?.items.into_iter().enumerate() {
                 let refused = |e: String| Refused { line: first_line, why: format!("items[{i}]: {e}") };
                 let kind = item.get("kind").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned();
-                let object = object(&kind, || json(&item), || json(&item)).map_err(refused)?;
-                objects.extend(object);
+                objects.extend(Object::read(&kind, &Item(item)).map_err(refused)?);
             }
             continue;
         }
-        let object = object(&kind, || yaml(first_line, document), || yaml(first_line, document))
-            .map_err(|e: OrText| e.at(first_line))?;
-        objects.extend(object);
+        objects.extend(Object::read(&kind, &Document { first_line, text: document }).map_err(|e| e.at(first_line))?);
     }
     Ok(objects)
 }
 
-fn json<T: DeserializeOwned>(item: &serde_json::Value) -> Result<T, String> {
-    T::deserialize(item).map_err(|e| e.to_string())
+/// An item of a List.
+struct Item(serde_json::Value);
+
+impl Text for Item {
+    type Error = String;
+
+    fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
+        T::deserialize(&self.0).map_err(|e| e.to_string())
+    }
+}
+
+/// A YAML document.
+struct Document<'a> {
+    first_line: u64,
+    text: &'a str,
+}
+
+impl Text for Document<'_> {
+    type Error = OrText;
+
+    fn read<T: DeserializeOwned>(&self) -> Result<T, OrText> {
+        Ok(yaml(self.first_line, self.text)?)
+    }
 }
 
 /// An error that knows its line, or one that is only a text.
@@ -185,65 +99,6 @@ impl From<String> for OrText {
     fn from(why: String) -> Self {
         Self::Text(why)
     }
-}
-
-fn object<E, F>(
-    kind: &str,
-    node: impl FnOnce() -> Result<Node, E>,
-    pod: impl FnOnce() -> Result<Pod, E>,
-) -> Result<Option<Object>, F>
-where
-    F: From<E> + From<String>,
-{
-    match kind {
-        "Node" => {
-            let node = node()?;
-            let name = node.metadata.name.clone();
-            Ok(Some(Object::Node(name, fold_node(node)?)))
-        }
-        "Pod" => {
-            let pod = pod()?;
-            let namespace = pod.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
-            let name = pod.metadata.name.clone();
-            Ok(Some(Object::Pod(namespace, name, fold_pod(pod)?)))
-        }
-        // Their place is in the policy compiler.
-        "Namespace" | "NetworkPolicy" => Ok(None),
-        other => {
-            tracing::debug!(kind = other, "skipped a kind that is not read");
-            Ok(None)
-        }
-    }
-}
-
-fn fold_node(node: Node) -> Result<NodeObject, String> {
-    let spec = node.spec.unwrap_or_default();
-    let mut pod_cidrs = spec.pod_cidrs.unwrap_or_default();
-    if let (true, Some(cidr)) = (pod_cidrs.is_empty(), spec.pod_cidr.filter(|cidr| !cidr.is_empty())) {
-        pod_cidrs.push(cidr.parse().map_err(|_| format!("spec.podCIDR {cidr:?} is no range"))?);
-    }
-    let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
-    Ok(NodeObject {
-        uid: node.metadata.uid.unwrap_or_default(),
-        internal_ips: addresses.into_iter().filter_map(|address| address.0).collect(),
-        pod_cidrs: pod_cidrs.iter().map(IpNet::trunc).collect(),
-    })
-}
-
-fn fold_pod(pod: Pod) -> Result<PodObject, String> {
-    let spec = pod.spec.unwrap_or_default();
-    let status = pod.status.unwrap_or_default();
-    let mut ips: Vec<IpAddr> = status.pod_ips.unwrap_or_default().into_iter().map(|ip| ip.ip).collect();
-    if let (true, Some(ip)) = (ips.is_empty(), status.pod_ip.filter(|ip| !ip.is_empty())) {
-        ips.push(ip.parse().map_err(|_| format!("status.podIP {ip:?} is no IP address"))?);
-    }
-    Ok(PodObject {
-        uid: pod.metadata.uid.unwrap_or_default(),
-        node: spec.node_name.unwrap_or_default(),
-        host_network: spec.host_network.unwrap_or_default(),
-        ips,
-        completed: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
-    })
 }
 
 /// The documents of a file with their first line. `---` at the start of a line is a document's start wherever it stands (YAML 1.2,
@@ -278,7 +133,10 @@ fn yaml<T: DeserializeOwned>(first_line: u64, document: &str) -> Result<T, Refus
 
 #[cfg(test)]
 mod tests {
+    use std::{net::IpAddr, sync::Arc};
+
     use super::*;
+    use crate::model::{NodeObject, PodObject};
 
     const TWO: &str = "
 apiVersion: v1
@@ -316,7 +174,9 @@ status:
             internal_ips: vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
             pod_cidrs: vec!["10.1.0.0/24".parse().unwrap(), "fd00:1::/64".parse().unwrap()],
         };
-        let pod = PodObject { node: "a".into(), ips: vec!["10.1.0.5".parse().unwrap()], ..PodObject::default() };
+        let labels = [("app".into(), "web".into())].into();
+        let ips = vec!["10.1.0.5".parse().unwrap()];
+        let pod = PodObject { node: "a".into(), ips, labels: Arc::new(labels), ..PodObject::default() };
         assert_eq!(objects, [Object::Node("a".into(), node), Object::Pod("default".into(), "web".into(), pod)]);
     }
 
@@ -332,7 +192,7 @@ status:
 
     #[test]
     fn kinds_we_do_not_read_are_no_error() {
-        let text = "kind: Deployment\nspec: what ever\n---\n---\n# nothing\n---\nkind: NetworkPolicy\nmetadata: {name: x}\nspec: {podSelector: {}}\n---\nkind: Namespace\nmetadata: {name: x}\n";
+        let text = "kind: Deployment\nspec: what ever\n---\n---\n# nothing\n---\nkind: Service\nmetadata: {name: x}\n";
         assert_eq!(parse(text), Ok(vec![]));
         assert_eq!(parse(""), Ok(vec![]));
     }

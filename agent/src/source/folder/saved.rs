@@ -12,7 +12,8 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{files::FileId, manifest::Object};
+use super::files::FileId;
+use crate::source::object::Object;
 
 /// The folder of records.
 pub(super) struct Saved {

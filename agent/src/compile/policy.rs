@@ -1,0 +1,355 @@
+//! NetworkPolicies → rule sets, peer classes and the verdict of each pair of them.
+//!
+//! * An *atom* is one peer of a rule (pods by selectors, or a range of addresses), alone or with a named port of the pods it speaks of.
+//! * A *class* is the set of addresses that every atom in use treats alike; class 0 is who no atom speaks of.
+//! * A *rule set* is what one direction of an endpoint is held to; endpoints with the same policies and named ports share it; 0: not isolated.
+//!
+//! Invariant: pure and incremental: an update touches what its atoms, classes and rule sets touch, and leads to the same meaning as a start
+//! from nothing (numbers aside). Rule sets and classes never change: what changes gets a new number, and numbers are never given twice.
+
+mod atoms;
+mod blocks;
+mod classes;
+mod owners;
+mod ports;
+mod sets;
+mod verdicts;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use ipnet::IpNet;
+
+use self::{
+    atoms::Atoms,
+    blocks::Blocks,
+    classes::{Classes, Signature},
+    owners::Owners,
+    sets::Sets,
+};
+pub use self::{
+    ports::Scope,
+    sets::{Cookie, Isolating},
+    verdicts::{Verdict, VerdictKey},
+};
+use crate::model::{Cluster, policy::Direction};
+
+/// A pod's namespace and name.
+pub type PodKey = (String, String);
+
+/// An endpoint of this node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Local {
+    /// The pod; `None`: the runtime named none, and no policy is asked.
+    pub pod: Option<PodKey>,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What an update is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Touched {
+    /// The cluster's Pod of this name.
+    Pod(PodKey),
+    /// The cluster's Namespace.
+    Namespace(String),
+    /// The cluster's NetworkPolicy.
+    Policy(PodKey),
+    /// The endpoint in a slot is this one now, or none.
+    Endpoint(u32, Option<Local>),
+}
+
+/// The rule sets of an endpoint; 0: not isolated.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Rules {
+    /// What it sends.
+    pub egress: u32,
+    /// What it receives.
+    pub ingress: u32,
+}
+
+/// The rule set that holds an endpoint shut while several of its pointers change; nothing is allowed by it.
+pub const CLOSED: u32 = 1;
+
+/// The cookie of what [`CLOSED`] keeps out.
+pub const CLOSED_COOKIE: u32 = 1;
+
+/// What has to be done, in the order of the fields; `old_verdicts` after a barrier.
+///
+/// A packet between two pods of this node is judged by the rules of both and by the class of both, so that a change of several pointers at
+/// once would for a moment show a mixture that neither the old nor the new state is. So whoever has more than one changing is [`CLOSED`]
+/// first: between the first and the last write it is never more open than before or after, for packets that are judged at that moment it is
+/// shut. Packets of flows that were judged before pass on until the epoch is raised.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Change {
+    /// Rows of rule sets and classes that nothing points to yet.
+    pub verdicts: BTreeMap<VerdictKey, Verdict>,
+    /// Endpoints that are shut while the pointers below are written.
+    pub closing: BTreeSet<u32>,
+    /// Class of an address; `None`: as its range says.
+    pub peers: BTreeMap<IpAddr, Option<u32>>,
+    /// Class of a range; `None`: as the range around it says.
+    pub blocks: BTreeMap<IpNet, Option<u32>>,
+    /// Rule sets of endpoints: those that changed, and all that were shut.
+    pub endpoints: BTreeMap<u32, Rules>,
+    /// Endpoints for whom something means something else now.
+    pub epochs: BTreeSet<u32>,
+    /// Rows of rule sets and classes that nothing points to any more.
+    pub old_verdicts: BTreeSet<VerdictKey>,
+}
+
+/// The compiled policies of this node's endpoints.
+#[derive(Debug, Default)]
+pub struct Policies {
+    locals: BTreeMap<u32, Local>,
+    rules: BTreeMap<u32, Rules>,
+    owners: Owners,
+    atoms: Atoms,
+    blocks: Blocks,
+    sets: Sets,
+    classes: Classes,
+}
+
+/// What an update has still to look at.
+#[derive(Default)]
+struct Dirty {
+    endpoints: BTreeSet<u32>,
+    addresses: BTreeSet<IpAddr>,
+    prefixes: BTreeSet<IpNet>,
+}
+
+impl Policies {
+    /// Everything anew.
+    #[must_use]
+    pub fn from_scratch(cluster: &Cluster, locals: &BTreeMap<u32, Local>) -> (Self, Change) {
+        let endpoints = locals.iter().map(|(slot, local)| Touched::Endpoint(*slot, Some(local.clone())));
+        let touched: Vec<Touched> = cluster.pods.keys().cloned().map(Touched::Pod).chain(endpoints).collect();
+        let mut new = Self::default();
+        let change = new.update(cluster, touched);
+        (new, change)
+    }
+
+    /// Follows `cluster`, which already is as it shall be, in what was touched.
+    pub fn update(&mut self, cluster: &Cluster, touched: impl IntoIterator<Item = Touched>) -> Change {
+        let mut dirty = Dirty::default();
+        for touched in touched {
+            self.touch(cluster, touched, &mut dirty);
+        }
+        let mut change = Change::default();
+        let (new_sets, old_sets) = self.choose_sets(cluster, &mut dirty, &mut change);
+        let (new_classes, old_classes) = self.classify(cluster, &dirty, &mut change);
+        for slot in &change.closing {
+            change.endpoints.entry(*slot).or_insert_with(|| self.rules.get(slot).copied().unwrap_or_default());
+        }
+        self.rows(&new_sets, &new_classes, &mut change.verdicts);
+        self.retire(&old_sets, &old_classes, &mut change);
+        change
+    }
+
+    /// What atoms that no rule set uses any more leave behind: classes that need not be told apart. Nothing means anything else by it. Apart
+    /// from [`Self::update`], since until all pointers of a change are written the old rule sets are still asked about their atoms.
+    pub fn collect(&mut self, cluster: &Cluster) -> Change {
+        let mut dirty = Dirty::default();
+        for atom in self.atoms.bury() {
+            self.spoken_of(cluster, &atom, &mut dirty);
+            self.blocks.remove(&atom, &mut dirty.prefixes);
+        }
+        let mut change = Change::default();
+        let (new_classes, old_classes) = self.classify(cluster, &dirty, &mut change);
+        self.rows(&BTreeSet::new(), &new_classes, &mut change.verdicts);
+        self.retire(&BTreeSet::new(), &old_classes, &mut change);
+        change
+    }
+
+    /// The rows of some sets with every class, and of some classes with every set.
+    fn rows(&self, sets: &BTreeSet<u32>, classes: &BTreeSet<u32>, rows: &mut BTreeMap<VerdictKey, Verdict>) {
+        for set in sets {
+            verdicts::base(&self.sets, *set, rows);
+            for class in self.classes.with_any(self.sets.atoms(*set)) {
+                verdicts::of(&self.sets, &self.classes, *set, class, rows);
+            }
+        }
+        for class in classes {
+            for set in self.sets.with_any(&self.classes.signature(*class)) {
+                verdicts::of(&self.sets, &self.classes, set, *class, rows);
+            }
+        }
+    }
+
+    /// Forgets sets and classes that nothing points to any more.
+    fn retire(&mut self, sets: &BTreeSet<u32>, classes: &BTreeSet<u32>, change: &mut Change) {
+        let mut gone = BTreeMap::new();
+        self.rows(sets, classes, &mut gone);
+        for class in classes {
+            self.classes.forget(*class);
+        }
+        for set in sets {
+            self.sets.forget(*set);
+        }
+        // A pair of a new one and one that goes is not worth a row.
+        gone.retain(|key, _| change.verdicts.remove(key).is_none());
+        change.old_verdicts = gone.into_keys().collect();
+    }
+
+    /// The names of rule-set cookies.
+    pub fn cookies(&self) -> impl Iterator<Item = (u32, &Cookie)> {
+        self.sets.cookies()
+    }
+
+    /// What an endpoint is held to.
+    #[must_use]
+    pub fn rules(&self, slot: u32) -> Rules {
+        self.rules.get(&slot).copied().unwrap_or_default()
+    }
+
+    fn touch(&mut self, cluster: &Cluster, touched: Touched, dirty: &mut Dirty) {
+        match touched {
+            Touched::Pod(key) => {
+                self.owners.set_pod(&key, cluster.pods.get(&key), &mut dirty.addresses);
+                dirty.endpoints.extend(self.slots(|pod| *pod == key));
+            }
+            Touched::Namespace(name) => {
+                let first = (name.clone(), String::new());
+                for (key, _) in cluster.pods.range(first..).take_while(|(key, _)| key.0 == name) {
+                    dirty.addresses.extend(self.owners.addresses(key));
+                }
+                // An endpoint whose Pod nobody told yet depends on whether its namespace is known.
+                dirty.endpoints.extend(self.slots(|pod| pod.0 == name));
+            }
+            Touched::Policy(key) => dirty.endpoints.extend(self.slots(|pod| pod.0 == key.0)),
+            Touched::Endpoint(slot, local) => {
+                let before = match local {
+                    Some(local) => self.locals.insert(slot, local),
+                    None => self.locals.remove(&slot),
+                };
+                for local in before.iter().chain(self.locals.get(&slot)) {
+                    dirty.addresses.extend(&local.addresses);
+                }
+                self.owners.set_locals(&self.locals, before.iter().chain(self.locals.get(&slot)));
+                dirty.endpoints.insert(slot);
+            }
+        }
+    }
+
+    fn slots(&self, of: impl Fn(&PodKey) -> bool) -> impl Iterator<Item = u32> {
+        self.locals.iter().filter(move |(_, local)| local.pod.as_ref().is_some_and(&of)).map(|(slot, _)| *slot)
+    }
+
+    /// Gives dirty endpoints their rule sets. Sets that came, and sets that nobody has any more.
+    fn choose_sets(
+        &mut self,
+        cluster: &Cluster,
+        dirty: &mut Dirty,
+        change: &mut Change,
+    ) -> (BTreeSet<u32>, BTreeSet<u32>) {
+        let (mut new, mut unused) = (BTreeSet::new(), BTreeSet::new());
+        for slot in &dirty.endpoints {
+            let local = self.locals.get(slot);
+            let before = self.rules(*slot);
+            let mut choose = |direction, before: u32| {
+                let key = local.and_then(|local| sets::key(cluster, local, direction));
+                let number = key.map_or(0, |key| {
+                    self.sets.number(key, &mut self.atoms, |number| {
+                        new.insert(number);
+                    })
+                });
+                self.sets.take(number);
+                if before != 0 && self.sets.release(before) {
+                    unused.insert(before);
+                }
+                unused.remove(&number);
+                number
+            };
+            let rules = Rules {
+                egress: choose(Direction::Egress, before.egress),
+                ingress: choose(Direction::Ingress, before.ingress),
+            };
+            if rules != before {
+                change.endpoints.insert(*slot, rules);
+                if local.is_some() {
+                    change.epochs.insert(*slot);
+                    change.closing.insert(*slot);
+                }
+            }
+            match local {
+                Some(_) => self.rules.insert(*slot, rules),
+                None => self.rules.remove(slot),
+            };
+        }
+        for set in &unused {
+            self.sets.release_atoms(*set, &mut self.atoms);
+        }
+        for atom in self.atoms.born() {
+            self.spoken_of(cluster, &atom, dirty);
+            self.blocks.add(&atom, &mut dirty.prefixes);
+        }
+        // Sets that came and went within one update never had a row.
+        let brief: BTreeSet<u32> = new.intersection(&unused).copied().collect();
+        for set in brief {
+            new.remove(&set);
+            unused.remove(&set);
+            self.sets.forget(set);
+        }
+        (new, unused)
+    }
+
+    /// The known addresses that an atom speaks of.
+    fn spoken_of(&self, cluster: &Cluster, atom: &atoms::Numbered, dirty: &mut Dirty) {
+        match atom.atom.range() {
+            Some(range) => dirty.addresses.extend(self.owners.inside(range)),
+            None => {
+                for (key, pod) in atom.atom.candidates(cluster) {
+                    if atom.atom.value(cluster, key, pod).next().is_some() {
+                        dirty.addresses.extend(self.owners.addresses(key));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives dirty addresses and ranges their classes. Classes that came, and classes that nothing has any more.
+    fn classify(&mut self, cluster: &Cluster, dirty: &Dirty, change: &mut Change) -> (BTreeSet<u32>, BTreeSet<u32>) {
+        for prefix in &dirty.prefixes {
+            // A range of which no atom speaks has its row too: an exception inside a range of which one does.
+            let class = self.blocks.contains(prefix).then(|| self.classes.number(self.blocks.signature(*prefix)));
+            if class != self.classes.of_prefix(prefix) {
+                self.classes.set_prefix(*prefix, class);
+                change.blocks.insert(*prefix, class);
+            }
+        }
+        for address in &dirty.addresses {
+            let around = self.blocks.signature(IpNet::from(*address));
+            let signature = self.signature(cluster, *address, &around);
+            let meant = self.classes.set_meaning(*address, &signature);
+            let atoms = classes::difference(&meant, &signature);
+            let told = |set: &u32| !atoms.is_disjoint(self.sets.atoms(*set));
+            let concerned = self.rules.iter().filter(|(_, rules)| told(&rules.egress) || told(&rules.ingress));
+            let concerned: Vec<u32> = concerned.map(|(slot, _)| *slot).collect();
+            if !concerned.is_empty() {
+                change.closing.extend(self.owners.slot(&self.locals, address));
+            }
+            change.epochs.extend(concerned);
+            let class = (signature != around).then(|| self.classes.number(signature));
+            if class != self.classes.of_address(address) {
+                self.classes.set_address(*address, class);
+                change.peers.insert(*address, class);
+            }
+        }
+        self.classes.settle()
+    }
+
+    /// What every atom in use says of an address.
+    fn signature(&self, cluster: &Cluster, address: IpAddr, around: &Signature) -> Signature {
+        let mut all: BTreeSet<(u32, u16)> = around.iter().copied().collect();
+        let owner = self.owners.owner(&address).and_then(|key| Some((key, cluster.pods.get(key)?)));
+        if let Some((key, pod)) = owner {
+            all.extend(self.atoms.of_pod(cluster, key, pod));
+        }
+        all.into_iter().collect()
+    }
+}

@@ -1,0 +1,208 @@
+//! Atoms: the peers of all rules in use, each once.
+//!
+//! Invariant: an atom lives as long as a rule set uses it. Numbers are never given twice.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ipnet::IpNet;
+
+use super::PodKey;
+use crate::model::{
+    Cluster, PodObject, Selector,
+    policy::{Namespaces, Peer, Protocol},
+};
+
+/// Whom an atom speaks of.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Who {
+    /// Every pod.
+    AnyPod,
+    /// Pods of one namespace.
+    Own(String, Selector),
+    /// Pods of labelled namespaces.
+    Labelled(Selector, Selector),
+    /// A range without some parts.
+    Block(IpNet, BTreeSet<IpNet>),
+}
+
+/// One peer, or what its pods call a port.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Atom {
+    pub(super) who: Who,
+    pub(super) named: Option<(Protocol, String)>,
+}
+
+/// An atom and its number.
+#[derive(Clone, Debug)]
+pub(super) struct Numbered {
+    pub(super) number: u32,
+    pub(super) atom: Arc<Atom>,
+}
+
+impl Who {
+    /// A peer of a rule of a policy in `namespace`; `None`: nobody.
+    pub(super) fn of(peer: &Peer, namespace: &str) -> Option<Self> {
+        match peer {
+            Peer::Pods { namespaces: Namespaces::Own, pods } => Some(Self::Own(namespace.to_owned(), pods.clone())),
+            Peer::Pods { namespaces: Namespaces::Labelled(selector), pods } => {
+                Some(Self::Labelled(selector.clone(), pods.clone()))
+            }
+            Peer::Block { cidr, except } => Some(Self::Block(*cidr, except.clone())),
+            Peer::Refused => None,
+        }
+    }
+}
+
+impl Atom {
+    /// The range, where it speaks of one.
+    pub(super) fn range(&self) -> Option<IpNet> {
+        match &self.who {
+            Who::Block(cidr, _) => Some(*cidr),
+            _ => None,
+        }
+    }
+
+    /// Pods it may speak of.
+    pub(super) fn candidates<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+    ) -> Box<dyn Iterator<Item = (&'a PodKey, &'a PodObject)> + 'a> {
+        match &self.who {
+            Who::Own(namespace, _) => Box::new(
+                cluster
+                    .pods
+                    .range((namespace.clone(), String::new())..)
+                    .take_while(move |(key, _)| key.0 == *namespace),
+            ),
+            Who::AnyPod | Who::Labelled(..) => Box::new(cluster.pods.iter()),
+            Who::Block(..) => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// What it says of a pod: nothing, 0, or the numbers of its named port.
+    pub(super) fn value<'a>(
+        &'a self,
+        cluster: &Cluster,
+        key: &PodKey,
+        pod: &'a PodObject,
+    ) -> Box<dyn Iterator<Item = u16> + 'a> {
+        let speaks = match &self.who {
+            Who::AnyPod => true,
+            Who::Own(namespace, pods) => key.0 == *namespace && pods.matches(&pod.labels),
+            Who::Labelled(namespaces, pods) => {
+                let namespace = cluster.namespaces.get(&key.0);
+                namespace.is_some_and(|n| namespaces.matches(&n.labels)) && pods.matches(&pod.labels)
+            }
+            Who::Block(..) => false,
+        };
+        match (&self.named, speaks) {
+            (_, false) => Box::new(std::iter::empty()),
+            (None, true) => Box::new(std::iter::once(0)),
+            (Some((protocol, name)), true) => Box::new(
+                pod.ports.iter().filter(move |p| p.protocol == *protocol && p.name == *name).map(|port| port.port),
+            ),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    atom: Arc<Atom>,
+    users: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Atoms {
+    numbers: BTreeMap<Arc<Atom>, u32>,
+    states: BTreeMap<u32, State>,
+    /// Those that speak of pods of one namespace.
+    own: BTreeMap<String, BTreeSet<u32>>,
+    /// Those that may speak of pods of any.
+    wide: BTreeSet<u32>,
+    last: u32,
+    born: BTreeSet<u32>,
+    unused: BTreeSet<u32>,
+}
+
+impl Atoms {
+    /// The number of an atom, which is used once more now.
+    pub(super) fn take(&mut self, atom: Atom) -> u32 {
+        if let Some(number) = self.numbers.get(&atom) {
+            if let Some(state) = self.states.get_mut(number) {
+                state.users += 1;
+            }
+            self.unused.remove(number);
+            return *number;
+        }
+        self.last += 1;
+        let number = self.last;
+        let atom = Arc::new(atom);
+        match &atom.who {
+            Who::Own(namespace, _) => {
+                self.own.entry(namespace.clone()).or_default().insert(number);
+            }
+            Who::AnyPod | Who::Labelled(..) => {
+                self.wide.insert(number);
+            }
+            Who::Block(..) => {}
+        }
+        self.numbers.insert(Arc::clone(&atom), number);
+        self.states.insert(number, State { atom, users: 1 });
+        self.born.insert(number);
+        number
+    }
+
+    /// An atom is used once less.
+    pub(super) fn release(&mut self, number: u32) {
+        if let Some(state) = self.states.get_mut(&number) {
+            state.users = state.users.saturating_sub(1);
+            if state.users == 0 {
+                self.unused.insert(number);
+            }
+        }
+    }
+
+    /// What came since the last time.
+    pub(super) fn born(&mut self) -> Vec<Numbered> {
+        let born = std::mem::take(&mut self.born);
+        born.into_iter().filter_map(|number| self.numbered(number)).collect()
+    }
+
+    /// Forgets those that nothing uses.
+    pub(super) fn bury(&mut self) -> Vec<Numbered> {
+        let unused = std::mem::take(&mut self.unused);
+        let dead: Vec<Numbered> = unused.iter().filter_map(|number| self.numbered(*number)).collect();
+        for Numbered { number, atom } in &dead {
+            self.numbers.remove(atom);
+            self.states.remove(number);
+            self.wide.remove(number);
+            if let Who::Own(namespace, _) = &atom.who
+                && let Some(own) = self.own.get_mut(namespace)
+            {
+                own.remove(number);
+                if own.is_empty() {
+                    self.own.remove(namespace);
+                }
+            }
+        }
+        dead
+    }
+
+    fn numbered(&self, number: u32) -> Option<Numbered> {
+        self.states.get(&number).map(|state| Numbered { number, atom: Arc::clone(&state.atom) })
+    }
+
+    /// What all atoms say of a pod.
+    pub(super) fn of_pod(&self, cluster: &Cluster, key: &PodKey, pod: &PodObject) -> Vec<(u32, u16)> {
+        let own = self.own.get(&key.0).into_iter().flatten();
+        let asked = own.chain(&self.wide).filter_map(|number| Some((*number, self.states.get(number)?)));
+        asked
+            .flat_map(|(number, state)| {
+                state.atom.value(cluster, key, pod).map(move |value| (number, value)).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,147 @@
+//! Classes: addresses that every atom treats alike.
+//!
+//! Invariant: a class is its signature for ever; it lives as long as an address or a range has it. Class 0 has the empty signature.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use ipnet::IpNet;
+
+/// What the atoms in use say of an address, sorted: atom, and 0 or the port that the address' pod calls by the atom's name.
+pub(super) type Signature = Arc<[(u32, u16)]>;
+
+/// The atoms of which two signatures say something else.
+pub(super) fn difference(a: &Signature, b: &Signature) -> BTreeSet<u32> {
+    let (a, b): (BTreeSet<_>, BTreeSet<_>) = (a.iter().collect(), b.iter().collect());
+    a.symmetric_difference(&b).map(|(atom, _)| *atom).collect()
+}
+
+#[derive(Debug)]
+struct State {
+    signature: Signature,
+    users: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    numbers: BTreeMap<Signature, u32>,
+    states: BTreeMap<u32, State>,
+    with: BTreeMap<u32, BTreeSet<u32>>,
+    addresses: BTreeMap<IpAddr, u32>,
+    prefixes: BTreeMap<IpNet, u32>,
+    /// What is said of each address of a pod, whether by a row of its own or by its range's.
+    meanings: BTreeMap<IpAddr, Signature>,
+    last: u32,
+    born: BTreeSet<u32>,
+    unused: BTreeSet<u32>,
+}
+
+impl Classes {
+    /// The class with a signature; it is nobody's yet if it is new.
+    pub(super) fn number(&mut self, signature: Signature) -> u32 {
+        if signature.is_empty() {
+            return 0;
+        }
+        if let Some(number) = self.numbers.get(&signature) {
+            return *number;
+        }
+        self.last += 1;
+        let number = self.last;
+        for (atom, _) in signature.iter() {
+            self.with.entry(*atom).or_default().insert(number);
+        }
+        self.numbers.insert(Arc::clone(&signature), number);
+        self.states.insert(number, State { signature, users: 0 });
+        self.born.insert(number);
+        self.unused.insert(number);
+        number
+    }
+
+    pub(super) fn of_address(&self, address: &IpAddr) -> Option<u32> {
+        self.addresses.get(address).copied()
+    }
+
+    pub(super) fn of_prefix(&self, prefix: &IpNet) -> Option<u32> {
+        self.prefixes.get(prefix).copied()
+    }
+
+    pub(super) fn set_address(&mut self, address: IpAddr, class: Option<u32>) {
+        let before = match class {
+            Some(class) => self.addresses.insert(address, class),
+            None => self.addresses.remove(&address),
+        };
+        self.moved(before, class);
+    }
+
+    pub(super) fn set_prefix(&mut self, prefix: IpNet, class: Option<u32>) {
+        let before = match class {
+            Some(class) => self.prefixes.insert(prefix, class),
+            None => self.prefixes.remove(&prefix),
+        };
+        self.moved(before, class);
+    }
+
+    /// What is said of an address now; what was said before.
+    pub(super) fn set_meaning(&mut self, address: IpAddr, signature: &Signature) -> Signature {
+        let before = match signature.is_empty() {
+            true => self.meanings.remove(&address),
+            false => self.meanings.insert(address, Arc::clone(signature)),
+        };
+        before.unwrap_or_default()
+    }
+
+    fn moved(&mut self, from: Option<u32>, to: Option<u32>) {
+        if let Some((number, state)) = to.and_then(|to| Some((to, self.states.get_mut(&to)?))) {
+            state.users += 1;
+            self.unused.remove(&number);
+        }
+        if let Some((number, state)) = from.and_then(|from| Some((from, self.states.get_mut(&from)?))) {
+            state.users = state.users.saturating_sub(1);
+            if state.users == 0 {
+                self.unused.insert(number);
+            }
+        }
+    }
+
+    /// Classes that came and are had, and classes that nothing has any more: those stay known until they are forgotten.
+    pub(super) fn settle(&mut self) -> (BTreeSet<u32>, BTreeSet<u32>) {
+        let unused = std::mem::take(&mut self.unused);
+        let born = std::mem::take(&mut self.born);
+        let brief: Vec<u32> = born.intersection(&unused).copied().collect();
+        for class in &brief {
+            self.forget(*class);
+        }
+        let new = born.difference(&unused).copied().collect();
+        (new, unused.into_iter().filter(|class| self.states.contains_key(class)).collect())
+    }
+
+    pub(super) fn forget(&mut self, class: u32) {
+        let Some(state) = self.states.remove(&class) else { return };
+        self.numbers.remove(&state.signature);
+        for (atom, _) in state.signature.iter() {
+            if let Some(with) = self.with.get_mut(atom) {
+                with.remove(&class);
+                if with.is_empty() {
+                    self.with.remove(atom);
+                }
+            }
+        }
+    }
+
+    pub(super) fn signature(&self, class: u32) -> Signature {
+        self.states.get(&class).map(|state| Arc::clone(&state.signature)).unwrap_or_default()
+    }
+
+    /// Classes of which any of these atoms speaks.
+    pub(super) fn with_any(&self, atoms: &BTreeSet<u32>) -> BTreeSet<u32> {
+        // The smaller side leads.
+        if atoms.len() > self.states.len() {
+            let speaks = |state: &State| state.signature.iter().any(|(atom, _)| atoms.contains(atom));
+            return self.states.iter().filter(|(_, state)| speaks(state)).map(|(number, _)| *number).collect();
+        }
+        atoms.iter().filter_map(|atom| self.with.get(atom)).flatten().copied().collect()
+    }
+}

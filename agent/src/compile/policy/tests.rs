@@ -1,0 +1,159 @@
+//! The compiled rows against the oracle: random clusters, every event, every order.
+
+mod generate;
+mod maps;
+mod sharing;
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use osmia_oracle::{Direction as Asked, Protocol as Carried, Traffic, World};
+use proptest::prelude::*;
+
+use self::{
+    generate::{Happening, World as Objects},
+    maps::Maps,
+};
+use super::*;
+
+/// Everything that is asked of every endpoint after every event.
+fn questions() -> Vec<(IpAddr, Traffic)> {
+    let ports = [
+        (Carried::Tcp, [80, 81, 443, 8080]),
+        (Carried::Udp, [53, 80, 8080, 65535]),
+        (Carried::Sctp, [80, 1, 443, 8080]),
+    ];
+    let traffic = ports.into_iter().flat_map(|(protocol, ports)| ports.map(|port| Traffic { protocol, port }));
+    let traffic: Vec<Traffic> = traffic.chain([Traffic { protocol: Carried::Other, port: 0 }]).collect();
+    let addresses = generate::addresses();
+    addresses.into_iter().flat_map(|address| traffic.iter().map(move |traffic| (address, *traffic))).collect()
+}
+
+fn protocol(carried: Carried) -> u8 {
+    match carried {
+        Carried::Tcp => 6,
+        Carried::Udp => 17,
+        Carried::Sctp => 132,
+        Carried::Other => 1,
+    }
+}
+
+/// What the oracle says, by endpoint and direction.
+fn truth(world: &World, locals: &BTreeMap<u32, Local>) -> BTreeMap<(u32, Direction), Vec<bool>> {
+    let questions = questions();
+    let mut truth = BTreeMap::new();
+    for (slot, local) in locals {
+        let Some(key) = &local.pod else { continue };
+        let pod = world.pods.iter().find(|pod| {
+            pod.metadata.namespace.as_deref() == Some(&key.0) && pod.metadata.name.as_deref() == Some(&key.1)
+        });
+        let Some(pod) = pod else { continue };
+        for (direction, asked) in [(Direction::Ingress, Asked::Ingress), (Direction::Egress, Asked::Egress)] {
+            let answers = questions.iter().map(|(peer, traffic)| world.verdict(pod, asked, *peer, *traffic).passes());
+            truth.insert((*slot, direction), answers.collect());
+        }
+    }
+    truth
+}
+
+/// What the rows say of the same.
+fn rows(maps: &Maps, locals: &BTreeMap<u32, Local>) -> BTreeMap<(u32, Direction), Vec<bool>> {
+    let questions = questions();
+    let mut said = BTreeMap::new();
+    for slot in locals.keys() {
+        for direction in [Direction::Ingress, Direction::Egress] {
+            let answers = questions
+                .iter()
+                .map(|(peer, traffic)| maps.passes(*slot, direction, *peer, protocol(traffic.protocol), traffic.port));
+            said.insert((*slot, direction), answers.collect());
+        }
+    }
+    said
+}
+
+/// Which packets between two endpoints pass, as egress of the one and ingress of the other see them.
+fn pairs(
+    said: &BTreeMap<(u32, Direction), Vec<bool>>,
+    locals: &BTreeMap<u32, Local>,
+) -> BTreeMap<(u32, u32, usize), bool> {
+    let questions = questions();
+    let about = |local: &Local| -> Vec<usize> {
+        (0..questions.len()).filter(|i| local.addresses.contains(&questions[*i].0)).collect()
+    };
+    let mut pairs = BTreeMap::new();
+    for (from, sender) in locals {
+        for (to, receiver) in locals.iter().filter(|(to, _)| *to != from) {
+            let (Some(egress), Some(ingress)) =
+                (said.get(&(*from, Direction::Egress)), said.get(&(*to, Direction::Ingress)))
+            else {
+                continue;
+            };
+            for (i, (out, into)) in about(receiver).into_iter().zip(about(sender)).enumerate() {
+                pairs.insert((*from, *to, i), egress[out] && ingress[into]);
+            }
+        }
+    }
+    pairs
+}
+
+/// Follows a story event by event and holds the rows against the oracle after each.
+fn follow(story: &[Happening]) -> Result<(), TestCaseError> {
+    let mut objects = Objects::default();
+    let mut cluster = Cluster::default();
+    let mut policies = Policies::default();
+    let mut maps = Maps::default();
+    for happening in story {
+        let before = (truth(&objects.world(), &objects.locals()), objects.locals());
+        let touched = objects.apply(happening, &mut cluster);
+        let change = policies.update(&cluster, touched);
+        let (world, locals) = (objects.world(), objects.locals());
+        let wanted = truth(&world, &locals);
+        maps.apply(&change, |maps, step| {
+            let said = rows(maps, &locals);
+            let (old, new) = (pairs(&before.0, &before.1), pairs(&wanted, &locals));
+            for (pair, passes) in pairs(&said, &locals) {
+                let (Some(old), Some(new)) = (old.get(&pair), new.get(&pair)) else { continue };
+                prop_assert!(!passes || *old || *new, "{step}: pair {pair:?} after {happening:?}");
+            }
+            // Whoever is asked in the middle is told what was or what will be, or to stay out.
+            for (key, answers) in said {
+                let (Some(old), Some(new)) = (before.0.get(&key), wanted.get(&key)) else { continue };
+                for (i, passes) in answers.iter().enumerate() {
+                    prop_assert!(
+                        !passes || old[i] || new[i],
+                        "{step}: {key:?} {:?} after {happening:?}",
+                        questions()[i]
+                    );
+                }
+            }
+            Ok(())
+        })?;
+        let said = rows(&maps, &locals);
+        for (key, answers) in &wanted {
+            for (i, passes) in answers.iter().enumerate() {
+                prop_assert_eq!(said[key][i], *passes, "{:?} {:?} after {:?}", key, questions()[i], happening);
+            }
+        }
+        maps.apply(&policies.collect(&cluster), |_, _| Ok(()))?;
+        prop_assert_eq!(&rows(&maps, &locals), &said, "collecting changed a meaning after {:?}", happening);
+
+        let (_, anew) = Policies::from_scratch(&cluster, &locals);
+        let mut fresh = Maps::default();
+        fresh.apply(&anew, |_, _| Ok(()))?;
+        prop_assert_eq!(&rows(&fresh, &locals), &said, "another start says something else after {:?}", happening);
+        prop_assert_eq!(fresh.sizes(), maps.sizes(), "rows left or missing after {:?}", happening);
+    }
+    Ok(())
+}
+
+fn cases(default: u32) -> u32 {
+    std::env::var("OSMIA_POLICY_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(48), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_event_leaves_what_the_oracle_says(story in generate::story()) {
+        follow(&story)?;
+    }
+}

@@ -1,0 +1,179 @@
+//! What costs rows and numbers, and what does not.
+
+use serde_json::{Value, json};
+
+use super::super::*;
+use crate::{
+    model::Event,
+    source::{folder::manifest, object::Object},
+};
+
+#[derive(Default)]
+struct Lab {
+    cluster: Cluster,
+    policies: Policies,
+}
+
+impl Lab {
+    fn is(&mut self, object: Value) -> Change {
+        let read = manifest::parse(&object.to_string()).unwrap();
+        let mut touched = Vec::new();
+        for object in read {
+            let event = match object {
+                Object::Namespace(name, namespace) => {
+                    touched.push(Touched::Namespace(name.clone()));
+                    Event::Namespace(name, namespace)
+                }
+                Object::Pod(namespace, name, pod) => {
+                    touched.push(Touched::Pod((namespace.clone(), name.clone())));
+                    Event::Pod((namespace, name), pod)
+                }
+                Object::Policy(namespace, name, policy) => {
+                    touched.push(Touched::Policy((namespace.clone(), name.clone())));
+                    Event::Policy((namespace, name), policy)
+                }
+                Object::Node(name, node) => Event::Node(name, node),
+            };
+            self.cluster.apply(event);
+        }
+        self.policies.update(&self.cluster, touched)
+    }
+
+    fn pod(&mut self, name: &str, ip: &str, labels: Value) -> Change {
+        self.is(json!({"kind": "Pod", "metadata": {"namespace": "a", "name": name, "labels": labels},
+                       "status": {"podIPs": [{"ip": ip}]}}))
+    }
+
+    fn endpoint(&mut self, slot: u32, name: &str, ip: &str) -> Change {
+        let local = Local { pod: Some(("a".into(), name.into())), addresses: vec![ip.parse().unwrap()] };
+        self.policies.update(&self.cluster, [Touched::Endpoint(slot, Some(local))])
+    }
+
+    fn policy(&mut self, name: &str, spec: Value) -> Change {
+        self.is(json!({"kind": "NetworkPolicy", "metadata": {"namespace": "a", "name": name}, "spec": spec}))
+    }
+}
+
+fn from_app(app: &str) -> Value {
+    json!({"ingress": [{"from": [{"podSelector": {"matchLabels": {"app": app}}}]}]})
+}
+
+#[test]
+fn replicas_share_a_rule_set_and_peers_alike_a_class() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    for n in 1..=50 {
+        lab.pod(&format!("web{n}"), &format!("10.0.0.{n}"), json!({"app": "web"}));
+        lab.endpoint(n, &format!("web{n}"), &format!("10.0.0.{n}"));
+        lab.pod(&format!("db{n}"), &format!("10.0.1.{n}"), json!({"app": "db"}));
+    }
+    let change =
+        lab.policy("p", json!({"podSelector": {"matchLabels": {"app": "web"}}, "ingress": from_app("db")["ingress"]}));
+    let sets: BTreeSet<Rules> = change.endpoints.values().copied().collect();
+    assert_eq!((change.endpoints.len(), sets.len()), (50, 1));
+    let classes: BTreeSet<Option<u32>> = change.peers.values().copied().collect();
+    assert_eq!((change.peers.len(), classes.len()), (50, 1));
+    assert_eq!(change.verdicts.len(), 2, "the base row and that of the one class");
+}
+
+#[test]
+fn a_pod_that_no_rule_here_speaks_of_costs_nothing() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    lab.endpoint(1, "web", "10.0.0.1");
+    lab.policy("p", from_app("db"));
+    assert_eq!(lab.pod("other", "10.0.1.1", json!({"app": "other"})), Change::default());
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "b"}}));
+    let elsewhere = lab.is(json!({"kind": "NetworkPolicy", "metadata": {"namespace": "b", "name": "p"}, "spec": {}}));
+    assert_eq!(elsewhere, Change::default());
+}
+
+#[test]
+fn another_replica_of_a_peer_touches_one_address_alone() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    lab.endpoint(1, "web", "10.0.0.1");
+    lab.policy("p", from_app("db"));
+    lab.pod("db1", "10.0.1.1", json!({"app": "db"}));
+    let second = lab.pod("db2", "10.0.1.2", json!({"app": "db"}));
+    assert_eq!((second.verdicts.len(), second.peers.len(), second.old_verdicts.len()), (0, 1, 0));
+    assert_eq!(second.epochs, BTreeSet::from([1]), "what was refused may pass now, and what passed may not");
+    assert!(second.closing.is_empty(), "one pointer needs no shutting");
+}
+
+#[test]
+fn an_endpoint_of_this_node_has_its_address_whatever_the_source_says() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    lab.endpoint(1, "web", "10.0.0.1");
+    lab.policy("p", from_app("db"));
+    // The delete of the pod that had 10.0.0.2 before is late, and the status of the one that has it now too.
+    lab.pod("old", "10.0.0.2", json!({"app": "db"}));
+    lab.is(json!({"kind": "Pod", "metadata": {"namespace": "a", "name": "new", "labels": {"app": "x"}}}));
+    let change = lab.endpoint(2, "new", "10.0.0.2");
+    assert_eq!(change.peers.get(&"10.0.0.2".parse().unwrap()), Some(&None), "it is no peer any more");
+}
+
+#[test]
+fn a_pod_that_nobody_told_yet_is_isolated_where_a_policy_may_select_it() {
+    let mut lab = Lab::default();
+    let shut = |lab: &Lab, slot| {
+        let rules = lab.policies.rules(slot);
+        (rules.egress != 0, rules.ingress != 0)
+    };
+    lab.endpoint(1, "web", "10.0.0.1");
+    assert_eq!(shut(&lab, 1), (true, true), "the namespace is unknown");
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    assert_eq!(shut(&lab, 1), (false, false), "it has no policy");
+    lab.policy("p", json!({"podSelector": {"matchLabels": {"app": "db"}}}));
+    assert_eq!(shut(&lab, 1), (true, true), "it has one, which may select it or not");
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    assert_eq!(shut(&lab, 1), (false, false), "it does not");
+}
+
+#[test]
+fn a_cookie_is_of_the_rule_as_it_was_written() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    lab.endpoint(1, "web", "10.0.0.1");
+    lab.policy("p", from_app("db"));
+    let rule = |lab: &Lab| {
+        let cookies = lab.policies.cookies();
+        cookies.filter(|(_, c)| matches!(c, Cookie::Rule { .. })).map(|(number, _)| number).collect::<Vec<_>>()
+    };
+    let first = rule(&lab);
+    lab.policy("p", from_app("web"));
+    let second = rule(&lab);
+    assert_eq!((first.len(), second.len()), (1, 1));
+    assert_ne!(first, second);
+    lab.policy("p", from_app("db"));
+    assert!(!first.contains(&rule(&lab)[0]), "never given twice");
+}
+
+#[test]
+fn what_the_api_would_refuse_allows_nothing_and_the_rest_counts() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.policy(
+        "p",
+        json!({"ingress": [
+            {"from": [{"ipBlock": {"cidr": "10.0.0.0/24", "except": ["10.1.0.0/24"]}}, {"podSelector": {}}]},
+            {"ports": [{"port": 90, "endPort": 80}]},
+            {"from": [{"ipBlock": {"cidr": "nonsense"}}]},
+        ]}),
+    );
+    let policy = &lab.cluster.policies[&("a".to_owned(), "p".to_owned())];
+    assert_eq!(policy.refused.len(), 3);
+    for place in ["spec.ingress[0].from[0]", "spec.ingress[1].ports[0]", "spec.ingress[2].from[0]"] {
+        assert!(policy.refused.iter().any(|why| why.starts_with(place)), "{place}: {:?}", policy.refused);
+    }
+    lab.pod("web", "10.0.0.1", json!({}));
+    lab.pod("db", "10.0.0.2", json!({}));
+    let change = lab.endpoint(1, "web", "10.0.0.1");
+    let allowed = change.verdicts.values().filter(|verdict| verdict.allow).count();
+    assert_eq!(allowed, 1, "the pods of the namespace alone: {:?}", change.verdicts);
+}

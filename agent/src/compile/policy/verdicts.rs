@@ -1,0 +1,73 @@
+//! The verdict of a rule set on a class.
+//!
+//! A lookup asks (rule set, class of the peer); where that pair has no row for the traffic, (rule set, class 0), which holds what anyone may
+//! do; where that has none either, the set's base row: isolated.
+
+use std::collections::BTreeMap;
+
+use super::{
+    classes::{Classes, Signature},
+    ports::{self, Range, Scope, Wanted},
+    sets::{Set, SetRule, Sets},
+};
+
+/// Which packets a verdict is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum VerdictKey {
+    /// Those that no other row of the set speaks of.
+    Base(u32),
+    /// Those of a rule set with a class, in a scope.
+    Pair(u32, u32, Scope),
+}
+
+/// A verdict and the cookie that names its reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// Whether the packet passes.
+    pub allow: bool,
+    /// Names the rule, or the isolation.
+    pub cookie: u32,
+}
+
+/// The rows of a set for anybody.
+pub(super) fn base(sets: &Sets, number: u32, rows: &mut BTreeMap<VerdictKey, Verdict>) {
+    let Some(set) = sets.get(number) else { return };
+    rows.insert(VerdictKey::Base(number), Verdict { allow: false, cookie: set.isolation });
+    pair(set, number, 0, &Signature::default(), rows);
+}
+
+/// The rows of a set for a class that one of its atoms speaks of.
+pub(super) fn of(sets: &Sets, classes: &Classes, number: u32, class: u32, rows: &mut BTreeMap<VerdictKey, Verdict>) {
+    if let Some(set) = sets.get(number) {
+        pair(set, number, class, &classes.signature(class), rows);
+    }
+}
+
+fn pair(set: &Set, number: u32, class: u32, signature: &Signature, rows: &mut BTreeMap<VerdictKey, Verdict>) {
+    let mut decisions: Vec<(Wanted, Verdict)> = Vec::new();
+    for rule in &set.rules {
+        let verdict = Verdict { allow: true, cookie: rule.cookie };
+        decisions.extend(traffic(rule, signature).into_iter().map(|wanted| (wanted, verdict)));
+    }
+    // All of them allow: the broad ones first make the fewest rows.
+    decisions.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.map_or(u32::MAX, |r| u32::from(r.last - r.first))));
+    for (scope, verdict) in ports::rows(&decisions) {
+        rows.insert(VerdictKey::Pair(number, class, scope), verdict);
+    }
+}
+
+/// The traffic that a rule allows with a class.
+fn traffic(rule: &SetRule, signature: &Signature) -> Vec<Wanted> {
+    let mut all: Vec<Wanted> = Vec::new();
+    if rule.peers.as_ref().is_none_or(|peers| signature.iter().any(|(atom, _)| peers.contains(atom))) {
+        match &rule.ranges {
+            None => all.push(None),
+            Some(ranges) => all.extend(ranges.iter().copied().map(Some)),
+        }
+    }
+    for (atom, protocol) in &rule.named {
+        let values = signature.iter().filter(|(a, _)| a == atom);
+        all.extend(values.map(|(_, port)| Some(Range { protocol: *protocol, first: *port, last: *port })));
+    }
+    all
+}

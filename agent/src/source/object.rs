@@ -1,0 +1,96 @@
+//! An object of Kubernetes as a source reads it: of each kind only the fields that matter, folded into the model's types on arrival.
+//!
+//! Invariant: what has the wrong type, or cannot be folded without guessing, is an error for who wrote it; a part of a policy that the API
+//! would refuse is kept in its place as one that allows nothing.
+
+mod namespace;
+mod node;
+mod pod;
+mod policy;
+mod selector;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::model::{NamespaceObject, NodeObject, PodObject, PolicyObject};
+
+/// An object by kind and name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Object {
+    /// A Node by name.
+    Node(String, NodeObject),
+    /// A Namespace by name.
+    Namespace(String, NamespaceObject),
+    /// A Pod by namespace and name.
+    Pod(String, String, PodObject),
+    /// A NetworkPolicy by namespace and name.
+    Policy(String, String, PolicyObject),
+}
+
+/// One object's text, in whatever form.
+pub trait Text {
+    /// Why it cannot be read.
+    type Error: From<String>;
+
+    /// Reads it as `T`, which may be done again for another type.
+    ///
+    /// # Errors
+    /// A field is missing or of another type.
+    fn read<T: DeserializeOwned>(&self) -> Result<T, Self::Error>;
+}
+
+impl Object {
+    /// Reads an object of `kind`; `None` for a kind that does not matter here.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read<X: Text>(kind: &str, text: &X) -> Result<Option<Self>, X::Error> {
+        let object = match kind {
+            "Node" => {
+                let raw: node::Raw = text.read()?;
+                Self::Node(raw.metadata.name.clone(), raw.fold()?)
+            }
+            "Namespace" => {
+                let raw: namespace::Raw = text.read()?;
+                let (name, object) = raw.fold();
+                Self::Namespace(name, object)
+            }
+            "Pod" => {
+                let raw: pod::Raw = text.read()?;
+                let (namespace, name) = raw.metadata.key();
+                Self::Pod(namespace, name, raw.fold()?)
+            }
+            "NetworkPolicy" => {
+                let raw: policy::Raw = text.read()?;
+                let (namespace, name) = raw.metadata.key();
+                Self::Policy(namespace, name, raw.fold()?)
+            }
+            other => {
+                tracing::debug!(kind = other, "skipped a kind that is not read");
+                return Ok(None);
+            }
+        };
+        Ok(Some(object))
+    }
+}
+
+/// `metadata`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    uid: Option<String>,
+    #[serde(default)]
+    creation_timestamp: Option<jiff::Timestamp>,
+    #[serde(default)]
+    labels: Option<crate::model::Labels>,
+}
+
+impl Metadata {
+    /// Namespace and name; a manifest without namespace means "default", as kubectl has it.
+    fn key(&self) -> (String, String) {
+        (self.namespace.clone().unwrap_or_else(|| "default".to_owned()), self.name.clone())
+    }
+}

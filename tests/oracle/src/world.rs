@@ -1,0 +1,82 @@
+//! The cluster: whose an address is, and which policies isolate a pod.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::{
+    core::v1::{Namespace, Pod},
+    networking::v1::{NetworkPolicy, NetworkPolicySpec},
+};
+
+use crate::{Direction, labels};
+
+/// Every object that a verdict may depend on.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// Namespaces.
+    pub namespaces: Vec<Namespace>,
+    /// Pods.
+    pub pods: Vec<Pod>,
+    /// Policies.
+    pub policies: Vec<NetworkPolicy>,
+}
+
+/// Whether a pod has a network of its own: "Completed pods no longer have an IP", and one on its node's network is a part of the node
+/// (left open by the API; decided so, as most do).
+fn has_network(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+    let host = pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or_default();
+    !host && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// The addresses of a pod: `status.podIPs`, or the older `status.podIP` where that list is missing.
+fn addresses(pod: &Pod) -> Vec<IpAddr> {
+    let Some(status) = &pod.status else { return Vec::new() };
+    let list: Vec<IpAddr> = status.pod_ips.iter().flatten().filter_map(|ip| ip.ip.parse().ok()).collect();
+    if list.is_empty() { status.pod_ip.iter().filter_map(|ip| ip.parse().ok()).collect() } else { list }
+}
+
+impl World {
+    /// Whose an address is. With several owners for a moment the newest has it (left open by the API): by creation time, then by name.
+    #[must_use]
+    pub fn owner(&self, address: IpAddr) -> Option<&Pod> {
+        let owners = self.pods.iter().filter(|pod| has_network(pod) && addresses(pod).contains(&address));
+        owners.max_by_key(|pod| {
+            let meta = &pod.metadata;
+            (meta.creation_timestamp.as_ref().map(|t| t.0), meta.namespace.clone(), meta.name.clone())
+        })
+    }
+
+    /// The labels of a namespace; one that is not there has none.
+    pub(crate) fn namespace_labels(&self, name: &str) -> Option<labels::Labels> {
+        let namespace = self.namespaces.iter().find(|n| n.metadata.name.as_deref() == Some(name))?;
+        Some(namespace.metadata.labels.clone().unwrap_or_default())
+    }
+
+    /// The policies that isolate a pod in a direction: in its namespace, selecting it, and of that type.
+    pub(crate) fn isolating(&self, pod: &Pod, direction: Direction) -> Vec<&NetworkPolicy> {
+        if !has_network(pod) {
+            return Vec::new();
+        }
+        let own = pod.metadata.labels.clone().unwrap_or_default();
+        let selects = |policy: &&NetworkPolicy| {
+            let spec = policy.spec.clone().unwrap_or_default();
+            policy.metadata.namespace == pod.metadata.namespace
+                // "An empty selector matches all pods in the policy's namespace"; an absent one is empty.
+                && labels::matches(&spec.pod_selector.clone().unwrap_or_default(), &own)
+                && is_of_type(&spec, direction)
+        };
+        self.policies.iter().filter(selects).collect()
+    }
+}
+
+/// `policyTypes`: "If this field is not specified, it will default based on the existence of ingress or egress rules; policies that
+/// contain an egress section are assumed to affect egress, and all policies (whether or not they contain an ingress section) are assumed
+/// to affect ingress."
+fn is_of_type(spec: &NetworkPolicySpec, direction: Direction) -> bool {
+    match (&spec.policy_types, direction) {
+        (Some(types), Direction::Ingress) if !types.is_empty() => types.iter().any(|t| t == "Ingress"),
+        (Some(types), Direction::Egress) if !types.is_empty() => types.iter().any(|t| t == "Egress"),
+        (_, Direction::Ingress) => true,
+        (_, Direction::Egress) => spec.egress.as_ref().is_some_and(|rules| !rules.is_empty()),
+    }
+}
