@@ -13,6 +13,7 @@ pub mod fragment;
 pub mod maps;
 pub mod meta;
 pub mod node;
+pub mod policy;
 pub mod programs;
 pub mod route;
 pub mod stats;
@@ -25,6 +26,7 @@ pub use flow::{FlowEntry, FlowKey4, FlowKey6};
 pub use fragment::{FragmentKey, FragmentRow};
 pub use meta::Meta;
 pub use node::Node;
+pub use policy::{Asked, VerdictKey, VerdictRow};
 pub use route::{Route, RouteKey};
 pub use stats::Stat;
 

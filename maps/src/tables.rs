@@ -2,13 +2,13 @@
 
 use osmia_ebpf::layout::{
     Addr, Config, DropKey, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Meta, Node,
-    Route, RouteKey, Uplink, drops::DropCount, maps,
+    Route, RouteKey, Uplink, VerdictKey, VerdictRow, drops::DropCount, maps,
 };
 
 use crate::{PerCpuSpec, Spec};
 
 /// Every map that is pinned by its own name. The jump table has a pin a generation, [`crate::Pins::progs`].
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 21] = [
     maps::META,
     maps::CONFIG,
     maps::EPOCHS,
@@ -16,6 +16,9 @@ pub const NAMES: [&str; 18] = [
     maps::ENDPOINT_IF,
     maps::ENDPOINT_ADDR,
     maps::ROUTES,
+    maps::PEERS,
+    maps::PEER_BLOCKS,
+    maps::VERDICTS,
     maps::NODES,
     maps::UPLINKS,
     maps::FLOW4_NEW,
@@ -43,6 +46,12 @@ pub const ENDPOINT_IF: Spec<u32, u32> = Spec::new(maps::ENDPOINT_IF);
 pub const ENDPOINT_ADDR: Spec<Addr, u32> = Spec::new(maps::ENDPOINT_ADDR);
 /// Prefixes.
 pub const ROUTES: Spec<RouteKey, Route> = Spec::new(maps::ROUTES);
+/// Class of an address that is another one than its range.
+pub const PEERS: Spec<Addr, u32> = Spec::new(maps::PEERS);
+/// Class of a range.
+pub const PEER_BLOCKS: Spec<RouteKey, u32> = Spec::new(maps::PEER_BLOCKS);
+/// What rule sets say.
+pub const VERDICTS: Spec<VerdictKey, VerdictRow> = Spec::new(maps::VERDICTS);
 /// Nodes by number.
 pub const NODES: Spec<u32, Node> = Spec::new(maps::NODES);
 /// Uplinks by ifindex.

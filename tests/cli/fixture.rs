@@ -7,8 +7,8 @@ use osmia_lab::{Ended, Space, bin_dir};
 use osmia_maps::{
     Access, Pins,
     layout::{
-        Addr, Config, DropKey, DropReason, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow,
-        LAYOUT, Meta, Node, Route, RouteKey, Stat, Uplink, config,
+        Addr, Asked, Config, DropKey, DropReason, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey,
+        FragmentRow, LAYOUT, Meta, Node, Route, RouteKey, Stat, Uplink, VerdictRow, config,
         drops::{self, DropCount},
         endpoint::{E_PRESENT, E_READY},
         flow::{
@@ -130,6 +130,7 @@ pub(crate) fn create(pins: &Pins, sizes: Sizes) {
     hash! {
         maps::ENDPOINT_IF, u32, u32, maps::MAX_ENDPOINTS;
         maps::ENDPOINT_ADDR, Addr, u32, sizes.addresses;
+        maps::PEERS, Addr, u32, maps::MAX_PEERS;
         maps::UPLINKS, u32, Uplink, maps::MAX_UPLINKS;
         maps::FLOW4_NEW, FlowKey4, FlowEntry, sizes.flows;
         maps::FLOW4, FlowKey4, FlowEntry, sizes.flows;
@@ -139,6 +140,11 @@ pub(crate) fn create(pins: &Pins, sizes: Sizes) {
         maps::DROP_ROWS, DropKey, DropRow, maps::MAX_DROP_ROWS;
     }
     LpmTrie::<_, [u8; 16], Route>::create(maps::MAX_ROUTES, NO_PREALLOC).unwrap().pin(at(maps::ROUTES)).unwrap();
+    LpmTrie::<_, [u8; 16], u32>::create(maps::MAX_PEER_BLOCKS, NO_PREALLOC)
+        .unwrap()
+        .pin(at(maps::PEER_BLOCKS))
+        .unwrap();
+    LpmTrie::<_, Asked, VerdictRow>::create(maps::MAX_VERDICTS, NO_PREALLOC).unwrap().pin(at(maps::VERDICTS)).unwrap();
     PerCpuArray::<_, u64>::create(stats::STAT_ROWS, 0).unwrap().pin(at(maps::STATS)).unwrap();
     PerCpuArray::<_, DropCount>::create(drops::DROP_ROWS, 0).unwrap().pin(at(maps::DROPS)).unwrap();
     put_meta(pins, LAYOUT);

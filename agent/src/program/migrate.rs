@@ -81,6 +81,9 @@ impl Source {
         copy(&tables::ENDPOINT_IF, from, to)?;
         copy(&tables::ENDPOINT_ADDR, from, to)?;
         copy(&tables::ROUTES, from, to)?;
+        copy(&tables::PEERS, from, to)?;
+        copy(&tables::PEER_BLOCKS, from, to)?;
+        copy(&tables::VERDICTS, from, to)?;
         copy(&tables::NODES, from, to)?;
         copy(&tables::UPLINKS, from, to)?;
         copy(&tables::BUDGETS, from, to)?;

@@ -1,13 +1,14 @@
 //! The maps, under the names and with the sizes of [`osmia_ebpf::layout::maps`].
 
+use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
 use aya_ebpf::btf_maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray, ProgramArray};
 use aya_ebpf::macros::btf_map;
 use osmia_ebpf::layout::drops::{DROP_ROWS as DROP_REASONS, DropCount};
 use osmia_ebpf::layout::programs::JUMP_ROWS;
 use osmia_ebpf::layout::stats::STAT_ROWS;
 use osmia_ebpf::layout::{
-    Addr, Config, DropKey, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Meta, Node,
-    Route, Uplink, maps,
+    Addr, Asked, Config, DropKey, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Meta,
+    Node, Route, Uplink, VerdictRow, maps,
 };
 use osmia_ebpf::logic::Scratch;
 
@@ -30,6 +31,14 @@ pub(super) static ENDPOINT_IF: HashMap<u32, u32, ENDPOINT_ROWS> = HashMap::new()
 pub(super) static ENDPOINT_ADDR: HashMap<Addr, u32, { 2 * ENDPOINT_ROWS }> = HashMap::new();
 #[btf_map(name = "routes")]
 pub(super) static ROUTES: LpmTrie<[u8; 16], Route, { maps::MAX_ROUTES as usize }> = LpmTrie::new();
+// As many rows as the cluster has pods that rules speak of: memory is taken by row.
+#[btf_map(name = "peers")]
+pub(super) static PEERS: HashMap<Addr, u32, { maps::MAX_PEERS as usize }, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
+#[btf_map(name = "peer_blocks")]
+pub(super) static PEER_BLOCKS: LpmTrie<[u8; 16], u32, { maps::MAX_PEER_BLOCKS as usize }> = LpmTrie::new();
+#[btf_map(name = "verdicts")]
+pub(super) static VERDICTS: LpmTrie<Asked, VerdictRow, { maps::MAX_VERDICTS as usize }> = LpmTrie::new();
 #[btf_map(name = "nodes")]
 pub(super) static NODES: Array<Node, { maps::MAX_NODES as usize }> = Array::new();
 #[btf_map(name = "uplinks")]

@@ -3,15 +3,17 @@
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use osmia_ebpf::layout::endpoint::E_PRESENT;
 use osmia_ebpf::layout::node::N_PRESENT;
+use osmia_ebpf::layout::policy::PORT_BITS;
 use osmia_ebpf::layout::{
-    Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    Addr, Asked, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    VerdictRow,
 };
 use osmia_ebpf::logic::tables::{Insert, InsertError, Table, Tables};
 
 use super::constants::{MARK, TICKS_PER_SECOND};
 use super::maps::{
     BUDGETS, CONFIG, ENDPOINT_ADDR, ENDPOINT_IF, ENDPOINTS, EPOCHS, FLOW4, FLOW4_NEW, FLOW6, FLOW6_NEW, FRAGMENTS,
-    NODES, ROUTES, SCRATCH, STATS, UPLINKS,
+    NODES, PEER_BLOCKS, PEERS, ROUTES, SCRATCH, STATS, UPLINKS, VERDICTS,
 };
 use super::raw::{self, Flow};
 
@@ -83,6 +85,21 @@ impl Tables for Maps {
     #[inline(always)]
     fn route(&self, addr: &Addr) -> Option<Route> {
         ROUTES.get(&Key::new(128, addr.0)).copied()
+    }
+
+    #[inline(always)]
+    fn peer(&self, addr: &Addr) -> Option<u32> {
+        raw::copied(PEERS.get_ptr(addr))
+    }
+
+    #[inline(always)]
+    fn peer_block(&self, addr: &Addr) -> Option<u32> {
+        PEER_BLOCKS.get(&Key::new(128, addr.0)).copied()
+    }
+
+    #[inline(always)]
+    fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
+        VERDICTS.get(&Key::new(PORT_BITS, *asked)).copied()
     }
 
     #[inline(always)]

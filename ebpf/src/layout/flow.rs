@@ -19,7 +19,7 @@ pub struct FlowKey4 {
     pub dport: [u8; 2],
     /// IP protocol number.
     pub proto: u8,
-    /// 1: packets of the node's stack at an uplink's egress ([`HOOK_UPLINK_OUT`]), else 0.
+    /// `ZONE_*`.
     pub zone: u8,
     /// Zero.
     pub zero: [u8; 2],
@@ -39,11 +39,17 @@ pub struct FlowKey6 {
     pub dport: [u8; 2],
     /// IP protocol number: the first upper-layer header after the extension headers.
     pub proto: u8,
-    /// 1: packets of the node's stack at an uplink's egress ([`HOOK_UPLINK_OUT`]), else 0.
+    /// `ZONE_*`.
     pub zone: u8,
     /// Zero.
     pub zero: [u8; 2],
 }
+
+/// `zone`: packets of the node's stack at an uplink's egress ([`HOOK_UPLINK_OUT`]).
+pub const ZONE_OUT: u8 = 1 << 0;
+/// `zone`: later fragments whose first was not seen, known by their addresses and protocol alone. Apart, so that what was allowed to them
+/// because some port is does not become leave for port 0.
+pub const ZONE_LOOSE: u8 = 1 << 1;
 
 /// What is done with a packet of a flow. Values are stable within a layout.
 #[repr(u8)]
@@ -104,7 +110,7 @@ pub const F_NO_HOP: u8 = 1 << 5;
 
 /// `flags`: promotion was refused (table or endpoint full); it is tried again at most once a tick.
 pub const F_HELD: u8 = 1 << 6;
-/// `flags`: the opposite entry's key is in zone 1; `target` names the uplink of its packets.
+/// `flags`: the opposite entry's key is in [`ZONE_OUT`]; `target` names the uplink of its packets.
 pub const F_OPPOSITE_OUT: u8 = 1 << 7;
 
 /// `mtu`: packets of this direction are not compared with a limit.
@@ -200,7 +206,8 @@ macro_rules! opposite {
                     0 => (self.dst, self.dport),
                     _ => ($address(&entry.new_dst), entry.new_dport),
                 };
-                let zone = u8::from(entry.flags & F_OPPOSITE_OUT != 0);
+                let out = if entry.flags & F_OPPOSITE_OUT != 0 { ZONE_OUT } else { 0 };
+                let zone = (self.zone & ZONE_LOOSE) | out;
                 Self { src: dst, dst: src, sport: dport, dport: sport, proto: self.proto, zone, zero: [0; 2] }
             }
         }

@@ -18,6 +18,12 @@ pub const ENDPOINT_IF: &str = "endpoint_if";
 pub const ENDPOINT_ADDR: &str = "endpoint_addr";
 /// `LpmTrie<RouteKey, Route>`.
 pub const ROUTES: &str = "routes";
+/// `Hash<Addr, u32 class>`: addresses that are another class than their range.
+pub const PEERS: &str = "peers";
+/// `LpmTrie<RouteKey, u32 class>`: ranges of addresses.
+pub const PEER_BLOCKS: &str = "peer_blocks";
+/// `LpmTrie<VerdictKey, VerdictRow>`: what rule sets say.
+pub const VERDICTS: &str = "verdicts";
 /// `Array<Node>` by number.
 pub const NODES: &str = "nodes";
 /// `Hash<u32 ifindex, Uplink>`.
@@ -47,6 +53,12 @@ pub const MAX_ENDPOINTS: u32 = 1024;
 pub const MAX_NODES: u32 = 8192;
 /// Prefixes of the route table.
 pub const MAX_ROUTES: u32 = 65_536;
+/// Addresses with a class of their own. Memory is taken by row.
+pub const MAX_PEERS: u32 = 262_144;
+/// Ranges with a class. Memory is taken by row.
+pub const MAX_PEER_BLOCKS: u32 = 1_048_576;
+/// Verdict rows. Memory is taken by row.
+pub const MAX_VERDICTS: u32 = 2_097_152;
 /// Uplinks.
 pub const MAX_UPLINKS: u32 = 64;
 /// Default rows of the probation tables, before the agent sizes them from its memory setting.

@@ -3,7 +3,7 @@
 use super::{Entry, Origin};
 use crate::layout::Addr;
 use crate::layout::flow::{
-    F_NODE_SOCKET, F_OPPOSITE_OUT, FlowAction, HOOK_DOOR, HOOK_TUNNEL, HOOK_UPLINK, HOOK_UPLINK_OUT,
+    F_NODE_SOCKET, F_OPPOSITE_OUT, FlowAction, HOOK_DOOR, HOOK_TUNNEL, HOOK_UPLINK, HOOK_UPLINK_OUT, ZONE_OUT,
 };
 
 /// The kinds of ways in.
@@ -100,7 +100,7 @@ impl Via {
     #[inline(always)]
     #[must_use]
     pub const fn zone(&self) -> u8 {
-        (self.hook == HOOK_UPLINK_OUT) as u8
+        if self.hook == HOOK_UPLINK_OUT { ZONE_OUT } else { 0 }
     }
 
     /// The way in of the packets of an entry.

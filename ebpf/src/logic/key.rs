@@ -1,6 +1,7 @@
 //! The two families behind one trait: everything after parsing is written once.
 
 use super::tables::{Insert, InsertError, Table, Tables};
+use crate::layout::flow::ZONE_LOOSE;
 use crate::layout::{Addr, FlowEntry, FlowKey4, FlowKey6};
 
 /// A flow key of either family.
@@ -22,7 +23,7 @@ pub trait FlowKey: Copy + Eq {
     fn proto(&self) -> u8;
     /// A key of its parts. The addresses must be of this family.
     fn of(src: &Addr, dst: &Addr, sport: [u8; 2], dport: [u8; 2], proto: u8) -> Self;
-    /// The key of packets the other way, in zone 0.
+    /// The key of packets the other way that do not leave the stack by an uplink.
     fn swapped(&self) -> Self;
     /// The key of the opposite direction of the flow of which this is a direction with this entry.
     fn opposite(&self, entry: &FlowEntry) -> Self;
@@ -56,7 +57,8 @@ macro_rules! parts {
 
         #[inline(always)]
         fn swapped(&self) -> Self {
-            Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..*self }.in_zone(0)
+            Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..*self }
+                .in_zone(self.zone & ZONE_LOOSE)
         }
 
         #[inline(always)]

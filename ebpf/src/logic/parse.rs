@@ -23,6 +23,13 @@ pub const ICMP: u8 = 1;
 /// ICMPv6.
 pub const ICMPV6: u8 = 58;
 
+/// Whether packets of a protocol have ports.
+#[inline(always)]
+#[must_use]
+pub const fn has_ports(proto: u8) -> bool {
+    matches!(proto, TCP | UDP | SCTP)
+}
+
 /// Which part of a datagram a packet is.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -19,7 +19,7 @@ use super::route::Way;
 use super::stage::Stage;
 use super::tables::{Table, Tables};
 use super::{Packet, Verdict, fragment};
-use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
+use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC, ZONE_LOOSE};
 use crate::layout::{Addr, Config, DropKey, DropReason, FlowEntry, FlowKey4, FlowKey6};
 
 const REWRITES: u8 = F_REWRITE_SRC | F_REWRITE_DST;
@@ -230,8 +230,9 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
                 None => self.scratch.loose = 1,
             }
         }
+        let loose = if self.scratch.loose != 0 { ZONE_LOOSE } else { 0 };
         let key = &mut K::parsed_mut(self.scratch).key;
-        *key = key.in_zone(via.zone());
+        *key = key.in_zone(via.zone() | loose);
         if parsed.is_icmp_error() {
             return Verdict::jump(K::stage(Stage::Related4, Stage::Related6));
         }

@@ -5,7 +5,8 @@
 use core::ops::Deref;
 
 use crate::layout::{
-    Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    Addr, Asked, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    VerdictRow,
 };
 
 /// The two tables of a flow.
@@ -84,6 +85,12 @@ pub trait Tables {
     fn endpoint(&self, slot: u32) -> Option<&Endpoint>;
     /// Longest prefix of an address.
     fn route(&self, addr: &Addr) -> Option<Route>;
+    /// Class of an address that is another one than its range.
+    fn peer(&self, addr: &Addr) -> Option<u32>;
+    /// Class of the longest range of an address.
+    fn peer_block(&self, addr: &Addr) -> Option<u32>;
+    /// The row of most bits about this.
+    fn verdict(&self, asked: &Asked) -> Option<VerdictRow>;
     /// Node by number; `None` for an unused row.
     fn node(&self, number: u16) -> Option<&Node>;
     /// Uplink by ifindex.

@@ -1,9 +1,9 @@
 //! Every pinned map of the layout, in the order in which a person reads them.
 
-use super::{MapView, config, counters, drops, endpoint, flow, fragment, meta, node, route, slots};
+use super::{MapView, config, counters, drops, endpoint, flow, fragment, meta, node, policy, route, slots};
 
 /// All of them. The jump table is no map of rows: its pins are listed by `status`.
-pub static ALL: [&dyn MapView; 18] = [
+pub static ALL: [&dyn MapView; 21] = [
     &meta::META,
     &config::CONFIG,
     &slots::EPOCHS,
@@ -11,6 +11,9 @@ pub static ALL: [&dyn MapView; 18] = [
     &endpoint::ENDPOINT_IF,
     &endpoint::ENDPOINT_ADDR,
     &route::ROUTES,
+    &policy::PEERS,
+    &policy::PEER_BLOCKS,
+    &policy::VERDICTS,
     &node::NODES,
     &slots::UPLINKS,
     &flow::FLOW4_NEW,

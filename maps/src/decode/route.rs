@@ -1,5 +1,6 @@
 //! The prefix table.
 
+use aya::Pod;
 use osmia_ebpf::layout::{Addr, Route, RouteKey, route::RouteKind};
 
 use super::{Cell, Context, Prefix, Record, codec::Codec};
@@ -16,7 +17,7 @@ fn kind_name(kind: RouteKind) -> &'static str {
     }
 }
 
-fn prefix(key: &RouteKey) -> Prefix {
+pub(super) fn prefix(key: &RouteKey) -> Prefix {
     Prefix { addr: Addr(key.addr), bits: key.bits }
 }
 
@@ -27,8 +28,8 @@ fn value(route: &Route, context: &Context) -> Record {
 }
 
 /// The row that the programs' lookup would take: the kernel gives its value but not its prefix, so that is looked for among all.
-fn longest(table: &Table<RouteKey, Route>, key: &RouteKey) -> Result<Option<(RouteKey, Route)>, MapError> {
-    let mut best: Option<(RouteKey, Route)> = None;
+pub(super) fn longest<V: Pod>(table: &Table<RouteKey, V>, key: &RouteKey) -> Result<Option<(RouteKey, V)>, MapError> {
+    let mut best: Option<(RouteKey, V)> = None;
     table.each_batch(|keys, values| {
         for (row, value) in keys.iter().zip(values) {
             let longer = best.is_none_or(|(so_far, _)| row.bits > so_far.bits);

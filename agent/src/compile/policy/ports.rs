@@ -26,6 +26,11 @@ pub enum Scope {
         /// How many of the 16.
         bits: u8,
     },
+    /// Later fragments of a protocol whose first one was not seen: whether any port of it is allowed.
+    Loose {
+        /// IANA protocol number.
+        protocol: u8,
+    },
 }
 
 /// What traffic a decision is about; `None`: all of it.
@@ -134,6 +139,7 @@ mod tests {
                     let wanted = decisions.iter().find(|(w, _)| speaks(w)).map(|(_, decision)| *decision);
                     let found = rows.iter().filter_map(|(scope, decision)| match scope {
                         Scope::All => Some((0, *decision)),
+                        Scope::Loose { .. } => None,
                         Scope::Ports { protocol: p, port: front, bits } => {
                             let same = u32::from(port ^ front) >> (16 - bits) == 0;
                             (*p == protocol && same).then_some((1 + *bits, *decision))

@@ -5,6 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use osmia_maps::layout::{
+    self, Asked, VerdictRow,
+    policy::{BASE_BITS, CLASS_BITS, PART_LOOSE, PROTO_BITS, V_ALLOW, V_BASE},
+};
+
 use super::{
     classes::{Classes, Signature},
     ports::{self, Range, Scope, Wanted},
@@ -18,6 +23,36 @@ pub enum VerdictKey {
     Base(u32),
     /// Those of a rule set with a class, in a scope.
     Pair(u32, u32, Scope),
+}
+
+impl VerdictKey {
+    /// As the map has it.
+    #[must_use]
+    pub fn row(&self) -> layout::VerdictKey {
+        let pair = |set, class| Asked { set, class, ..Asked::default() };
+        let (bits, asked) = match *self {
+            Self::Base(set) => (BASE_BITS, pair(set, 0)),
+            Self::Pair(set, class, Scope::All) => (CLASS_BITS, pair(set, class)),
+            Self::Pair(set, class, Scope::Loose { protocol }) => {
+                (PROTO_BITS, Asked { part: PART_LOOSE, proto: protocol, ..pair(set, class) })
+            }
+            Self::Pair(set, class, Scope::Ports { protocol, port, bits }) => {
+                let asked = Asked { proto: protocol, port: port.to_be_bytes(), ..pair(set, class) };
+                (PROTO_BITS + u32::from(bits), asked)
+            }
+        };
+        layout::VerdictKey { bits, asked }
+    }
+}
+
+impl Verdict {
+    /// As the map has it, under this key.
+    #[must_use]
+    pub fn row(&self, key: &VerdictKey) -> VerdictRow {
+        let allow = if self.allow { V_ALLOW } else { 0 };
+        let base = if matches!(key, VerdictKey::Base(_)) { V_BASE } else { 0 };
+        VerdictRow { flags: allow | base, cookie: self.cookie }
+    }
 }
 
 /// A verdict and the cookie that names its reason.
@@ -51,7 +86,14 @@ fn pair(set: &Set, number: u32, class: u32, signature: &Signature, rows: &mut BT
     }
     // All of them allow: the broad ones first make the fewest rows.
     decisions.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.map_or(u32::MAX, |r| u32::from(r.last - r.first))));
+    let all = decisions.iter().any(|(wanted, verdict)| wanted.is_none() && verdict.allow);
     for (scope, verdict) in ports::rows(&decisions) {
+        if let Scope::Ports { protocol, .. } = scope
+            && verdict.allow
+            && !all
+        {
+            rows.entry(VerdictKey::Pair(number, class, Scope::Loose { protocol })).or_insert(verdict);
+        }
         rows.insert(VerdictKey::Pair(number, class, scope), verdict);
     }
 }

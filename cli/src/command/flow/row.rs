@@ -4,7 +4,7 @@ use osmia_maps::{
     decode::{Cell, Context, Record, flow, flow::FlowTuple, protocol, socket_text},
     layout::{
         FlowEntry,
-        flow::{F_OPENER, F_REWRITE_DST, F_REWRITE_SRC},
+        flow::{F_OPENER, F_REWRITE_DST, F_REWRITE_SRC, ZONE_LOOSE, ZONE_OUT},
     },
 };
 
@@ -39,10 +39,12 @@ impl Row {
         let first = |cells: [Cell; 3]| cells.into_iter().find(|cell| !cell.is_absent()).unwrap_or(Cell::Absent);
         let socket = |addr, port| Cell::Text(socket_text(addr, port).into());
         let proto = protocol::text(tuple.proto);
+        let zones = [(ZONE_OUT, "out"), (ZONE_LOOSE, "fragments")].into_iter();
+        let zone = zones.filter(|(bit, _)| tuple.zone & bit != 0).map(|(_, name)| name).collect::<Vec<_>>().join(",");
         let current = flow::is_current(entry, epochs);
         Record::with_capacity(16)
             .with("state", Cell::name(state.name()))
-            .with("proto", Cell::Text(if tuple.zone == 0 { proto } else { format!("{proto}(out)").into() }))
+            .with("proto", Cell::Text(if zone.is_empty() { proto } else { format!("{proto}({zone})").into() }))
             .with("source", socket(tuple.src, tuple.sport))
             .with("destination", socket(tuple.dst, tuple.dport))
             .with("dir", Cell::name(if entry.flags & F_OPENER != 0 { "opener" } else { "reply" }))

@@ -4,15 +4,16 @@
 //! epoch is read before its row, and stored: what was decided from an older row is stamped stale.
 
 use super::super::arrival::{Kind, Via};
-use super::super::parse::UDP;
+use super::super::parse::{UDP, has_ports};
 use super::super::route::{self, Way};
 use super::super::slow::Run;
 use super::super::{Judgement, Packet, Tables, policy};
 use crate::layout::endpoint::{E_READY, E_SLOW_PATH};
 use crate::layout::flow::{F_NO_HOP, F_NODE_SOCKET, F_OPENER, F_OPPOSITE_OUT, FlowAction};
 use crate::layout::node::N_TUNNEL;
+use crate::layout::policy::OPEN;
 use crate::layout::route::RouteKind;
-use crate::layout::{Addr, DropReason, Endpoint, FlowEntry};
+use crate::layout::{Addr, Asked, DropReason, Endpoint, FlowEntry};
 
 /// What is asked: the opener's key, as far as a decision depends on it, and its way in.
 #[repr(C, align(8))]
@@ -32,6 +33,15 @@ pub struct Question {
     pub v6: u8,
     /// Zero.
     pub zero: [u8; 4],
+}
+
+impl Question {
+    /// What rules ask of it.
+    #[inline(always)]
+    const fn traffic(&self) -> Asked {
+        let port = if has_ports(self.proto) { self.dport } else { [0; 2] };
+        Asked { set: 0, class: 0, part: 0, proto: self.proto, port }
+    }
 }
 
 /// One end of a flow.
@@ -101,17 +111,21 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     #[inline(always)]
     fn judged(&mut self) -> Result<(), DropReason> {
         let scratch = &mut *self.scratch;
-        let egress = if scratch.to.unjudged == 0 { scratch.from.rules } else { 0 };
+        let question = &scratch.question;
+        let traffic = Asked { part: scratch.loose as u8, ..question.traffic() };
+        // A pod reaches itself.
+        let itself = scratch.from.slot != 0 && scratch.from.slot == scratch.to.slot;
+        let egress = if scratch.to.unjudged != 0 || itself { OPEN } else { scratch.from.rules };
         // The door rule: a node reaches its own pods.
-        let ingress = if scratch.question.via.is_node_socket() { 0 } else { scratch.to.rules };
-        match policy::judge(egress) {
+        let ingress = if question.via.is_node_socket() || itself { OPEN } else { scratch.to.rules };
+        match policy::judge(self.tables, egress, &question.dst, &traffic) {
             Judgement::Allow(cookie) => scratch.forward.egress_cookie = cookie,
             Judgement::Deny(cookie) => {
                 scratch.drop.cookie = cookie;
                 return Err(DropReason::PolicyEgress);
             }
         }
-        match policy::judge(ingress) {
+        match policy::judge(self.tables, ingress, &question.src, &traffic) {
             Judgement::Allow(cookie) => scratch.forward.ingress_cookie = cookie,
             Judgement::Deny(cookie) => {
                 scratch.drop.cookie = cookie;

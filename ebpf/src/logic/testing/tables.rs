@@ -6,9 +6,11 @@ use std::ops::Deref;
 
 use crate::layout::endpoint::{E_PRESENT, E_READY};
 use crate::layout::node::N_PRESENT;
+use crate::layout::policy::PORT_BITS;
 use crate::layout::route::RouteKind;
 use crate::layout::{
-    Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    Addr, Asked, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    VerdictKey, VerdictRow,
 };
 use crate::logic::tables::{Entry, FlowRef, Insert, InsertError, Table, Tables};
 
@@ -24,6 +26,11 @@ pub(crate) struct FakeTables {
     pub(crate) stale_addresses: BTreeMap<Addr, u32>,
     /// Prefix bits (mapped form), address, what lies there.
     pub(crate) routes: Vec<(u32, Addr, Route)>,
+    /// Classes of addresses.
+    pub(crate) peers: BTreeMap<Addr, u32>,
+    /// Prefix bits (mapped form), address, class.
+    pub(crate) peer_blocks: Vec<(u32, Addr, u32)>,
+    pub(crate) verdicts: BTreeMap<VerdictKey, VerdictRow>,
     pub(crate) nodes: BTreeMap<u16, Node>,
     pub(crate) uplinks: BTreeMap<u32, Uplink>,
     pub(crate) flow4: Rows<FlowKey4>,
@@ -139,6 +146,13 @@ impl FlowRef for &'static RefCell<FlowEntry> {
     }
 }
 
+/// The value of the longest prefix.
+fn longest<V: Copy>(rows: &[(u32, Addr, V)], addr: &Addr) -> Option<V> {
+    let bits = |a: &Addr| u128::from_be_bytes(a.0);
+    let covers = |len: u32, prefix: &Addr| len == 0 || (bits(prefix) ^ bits(addr)) >> (128 - len) == 0;
+    rows.iter().filter(|(len, prefix, _)| covers(*len, prefix)).max_by_key(|(len, ..)| *len).map(|(.., v)| *v)
+}
+
 fn put<K: Ord + Copy>(
     rows: &Rows<K>,
     key: &K,
@@ -193,13 +207,25 @@ impl Tables for FakeTables {
     }
 
     fn route(&self, addr: &Addr) -> Option<Route> {
-        let bits = |a: &Addr| u128::from_be_bytes(a.0);
-        let covers = |len: u32, prefix: &Addr| len == 0 || (bits(prefix) ^ bits(addr)) >> (128 - len) == 0;
-        self.routes
-            .iter()
-            .filter(|(len, prefix, _)| covers(*len, prefix))
-            .max_by_key(|(len, ..)| *len)
-            .map(|(.., r)| *r)
+        longest(&self.routes, addr)
+    }
+
+    fn peer(&self, addr: &Addr) -> Option<u32> {
+        self.peers.get(addr).copied()
+    }
+
+    fn peer_block(&self, addr: &Addr) -> Option<u32> {
+        longest(&self.peer_blocks, addr)
+    }
+
+    fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
+        let bits = |asked: &Asked| {
+            let numbers = (u128::from(asked.set) << 64) | (u128::from(asked.class) << 32);
+            numbers | u128::from(u32::from_be_bytes([asked.part, asked.proto, asked.port[0], asked.port[1]]))
+        };
+        let covers = |key: &VerdictKey| (bits(&key.asked) ^ bits(asked)) >> (PORT_BITS - key.bits) == 0;
+        let rows = self.verdicts.iter().filter(|(key, _)| covers(key));
+        rows.max_by_key(|(key, _)| key.bits).map(|(_, row)| *row)
     }
 
     fn node(&self, number: u16) -> Option<&Node> {

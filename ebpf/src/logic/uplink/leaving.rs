@@ -6,7 +6,7 @@ use super::super::parse::Parsed;
 use super::super::pod::ether_type;
 use super::super::slow::{Foreign, Run, Slow};
 use super::super::{Packet, Stage, Tables, Verdict, fast, forward};
-use crate::layout::flow::HOOK_UPLINK_OUT;
+use crate::layout::flow::{HOOK_UPLINK_OUT, ZONE_OUT};
 use crate::layout::{Addr, FlowKey4, FlowKey6};
 use fast::Quick;
 
@@ -46,7 +46,7 @@ fn leaves<K: Quick, P: Packet, T: Tables>(packet: &mut P, tables: &T, src: &Addr
     }
     let mut parsed: Parsed<K> = look.parsed();
     P::fill(&mut parsed, look.words());
-    parsed.key = parsed.key.in_zone(1);
+    parsed.key = parsed.key.in_zone(ZONE_OUT);
     match fast::hit(packet, tables, &parsed, HOOK_UPLINK_OUT, &Addr::NONE, now) {
         Some(entry) => forward::forward(packet, tables, &parsed, entry, false),
         None => Verdict::jump(slow),

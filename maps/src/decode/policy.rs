@@ -1,0 +1,170 @@
+//! Classes of addresses and the verdicts on them.
+
+use osmia_ebpf::layout::{
+    Addr, Asked, RouteKey, VerdictKey, VerdictRow,
+    policy::{BASE_BITS, CLASS_BITS, PART_LOOSE, PORT_BITS, PROTO_BITS, V_ALLOW, V_BASE},
+};
+
+use super::{Cell, Context, Prefix, Record, codec::Codec, codec::exact, ip, number, parse, protocol, route};
+use crate::tables;
+
+fn class(class: &u32, _: &Context) -> Record {
+    Record::new().with("class", Cell::Number(u64::from(*class)))
+}
+
+pub(super) static PEERS: Codec<Addr, u32> = Codec {
+    spec: tables::PEERS,
+    about: "class of an address that is another one than its range",
+    key_help: "ADDRESS",
+    example: "10.1.0.5",
+    parse: |text, _| parse::address(text),
+    text: |addr| ip(*addr).to_string(),
+    key: |addr, _| Record::new().with("address", Cell::Address(*addr)),
+    value: class,
+    used: |_| true,
+    find: exact,
+};
+
+pub(super) static PEER_BLOCKS: Codec<RouteKey, u32> = Codec {
+    spec: tables::PEER_BLOCKS,
+    about: "class of a range of addresses: the longest prefix wins",
+    key_help: "ADDRESS or PREFIX; gives the longest prefix that covers it",
+    example: "10.1.0.5",
+    parse: |text, _| {
+        let Prefix { addr, bits } = text.parse()?;
+        Ok(RouteKey { bits, addr: addr.0 })
+    },
+    text: |key| route::prefix(key).to_string(),
+    key: |key, _| Record::new().with("prefix", Cell::Prefix(Addr(key.addr), key.bits)),
+    value: class,
+    used: |_| true,
+    find: route::longest,
+};
+
+/// The ports of a row; `None` where it speaks of no port.
+fn ports(key: &VerdictKey) -> Option<(u16, u16)> {
+    let open = PORT_BITS.checked_sub(key.bits).filter(|open| *open < 16 && key.asked.part != PART_LOOSE)?;
+    let first = u16::from_be_bytes(key.asked.port);
+    Some((first, first | (1_u16 << open).wrapping_sub(1)))
+}
+
+fn text(key: &VerdictKey) -> String {
+    let Asked { set, class, part, proto, .. } = key.asked;
+    if key.bits <= BASE_BITS {
+        return set.to_string();
+    }
+    if key.bits <= CLASS_BITS {
+        return format!("{set} {class}");
+    }
+    let proto = protocol::text(proto);
+    match ports(key) {
+        _ if part == PART_LOOSE => format!("{set} {class} {proto} fragments"),
+        None => format!("{set} {class} {proto}"),
+        Some((first, last)) if first == last => format!("{set} {class} {proto} {first}"),
+        Some((first, last)) => format!("{set} {class} {proto} {first}-{last}"),
+    }
+}
+
+fn scope(text: &str, asked: &mut Asked) -> Result<u32, String> {
+    if text == "fragments" {
+        asked.part = PART_LOOSE;
+        return Ok(PROTO_BITS);
+    }
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (u16, u16) = (number(first)?, number(last)?);
+    let count = u32::from(last).checked_sub(u32::from(first)).map(|beyond| beyond + 1);
+    let whole = count.filter(|count| count.is_power_of_two() && u32::from(first) % count == 0);
+    let count = whole.ok_or_else(|| format!("`{text}` is no range that is one prefix of ports"))?;
+    asked.port = first.to_be_bytes();
+    Ok(PORT_BITS - count.trailing_zeros())
+}
+
+fn parse(text: &str) -> Result<VerdictKey, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (&[set, ref rest @ ..], true) = (words.as_slice(), words.len() <= 4) else {
+        return Err(format!("`{text}` is not one to four words"));
+    };
+    let mut asked = Asked { set: number(set)?, ..Asked::default() };
+    let mut bits = BASE_BITS;
+    if let Some(class) = rest.first() {
+        asked.class = number(class)?;
+        bits = CLASS_BITS;
+    }
+    if let Some(proto) = rest.get(1) {
+        asked.proto = protocol::parse(proto)?;
+        bits = PROTO_BITS;
+    }
+    if let Some(ports) = rest.get(2) {
+        bits = scope(ports, &mut asked)?;
+    }
+    Ok(VerdictKey { bits, asked })
+}
+
+pub(super) static VERDICTS: Codec<VerdictKey, VerdictRow> = Codec {
+    spec: tables::VERDICTS,
+    about: "what a rule set says of a class: the narrowest row decides",
+    key_help: "SET [CLASS [PROTOCOL [PORTS]]]; PORTS: a port, FIRST-LAST as the row has it, or fragments (those without a first one)",
+    example: "3 7 tcp 80",
+    parse: |text, _| parse(text),
+    text,
+    key: |key, _| {
+        let narrow = key.bits > CLASS_BITS;
+        let ports = match ports(key) {
+            _ if narrow && key.asked.part == PART_LOOSE => Cell::name("fragments"),
+            Some((first, last)) if first == last => Cell::Text(first.to_string().into()),
+            Some((first, last)) => Cell::Text(format!("{first}-{last}").into()),
+            None => Cell::Absent,
+        };
+        Record::new()
+            .with("set", Cell::Number(u64::from(key.asked.set)))
+            .with("class", if key.bits > BASE_BITS { Cell::Number(u64::from(key.asked.class)) } else { Cell::Absent })
+            .with("proto", if narrow { protocol::cell(key.asked.proto) } else { Cell::Absent })
+            .with("ports", ports)
+    },
+    value: |row, _| {
+        Record::new()
+            .with("verdict", Cell::name(if row.flags & V_ALLOW != 0 { "allow" } else { "deny" }))
+            .with("cookie", Cell::nonzero(row.cookie))
+            .with("base", if row.flags & V_BASE != 0 { Cell::name("yes") } else { Cell::Absent })
+    },
+    used: |_| true,
+    find: exact,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::context;
+    use super::*;
+
+    #[test]
+    fn keys_come_back_from_their_text() {
+        for key in
+            ["3", "3 0", "3 7", "3 7 tcp 80", "3 7 udp 0-65535", "3 7 sctp 65535", "3 7 tcp 8-15", "3 7 tcp fragments"]
+        {
+            let parsed = (VERDICTS.parse)(key, &context()).unwrap();
+            let whole = key.replace(" 0-65535", "");
+            assert_eq!((VERDICTS.text)(&parsed), whole);
+        }
+        for wrong in ["", "a", "3 7 tcp 8-16", "3 7 tcp 9-10", "3 7 tcp 80 81", "3 7 none 80"] {
+            assert!((VERDICTS.parse)(wrong, &context()).is_err(), "{wrong}");
+        }
+        for key in ["10.0.0.0/8", "fd00::/64"] {
+            assert_eq!((PEER_BLOCKS.text)(&(PEER_BLOCKS.parse)(key, &context()).unwrap()), key);
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_shown_by_names() {
+        let asked = Asked { set: 3, class: 7, part: 0, proto: 6, port: 8_u16.to_be_bytes() };
+        let key = (VERDICTS.key)(&VerdictKey { bits: 93, asked }, &context());
+        assert_eq!(key.to_string(), "set=3 class=7 proto=tcp ports=8-15");
+        let value = (VERDICTS.value)(&VerdictRow { flags: V_ALLOW, cookie: 9 }, &context());
+        assert_eq!(value.to_string(), "verdict=allow cookie=9");
+        // Bytes nobody writes.
+        let odd = Asked { set: u32::MAX, class: u32::MAX, part: 255, proto: 255, port: [255; 2] };
+        for bits in [0, 33, 70, 81, 97, u32::MAX] {
+            let key = VerdictKey { bits, asked: odd };
+            assert!(!(VERDICTS.text)(&key).is_empty() && !(VERDICTS.key)(&key, &context()).to_string().is_empty());
+        }
+    }
+}
