@@ -4,11 +4,13 @@
 //! * [`tables`]: every map with its types; [`Table`] and [`PerCpu`] are open ones.
 //! * [`decode`]: rows as people and programs read them; [`clock`]: ticks as ages; [`facts`]: what the kernel says of a pin.
 //! * [`foreign`]: rows of the layout next to ours, to move them; [`standing`]: which folders are there and which is in force.
+//! * [`catalogue`]: what the numbers in the policy maps stand for.
 //! * [`sys`]: bpf(2), where aya has no call.
 //!
 //! Invariant: who only reads opens read-only; a layout other than [`osmia_ebpf::layout::LAYOUT`] is said, never decoded.
 
 mod batches;
+pub mod catalogue;
 pub mod clock;
 pub mod decode;
 pub mod error;
