@@ -30,6 +30,21 @@ impl fmt::Display for PolicyName {
     }
 }
 
+/// A pod by name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for PodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// A direction of an endpoint's rules.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -137,6 +152,25 @@ pub enum Line {
         /// What it stands for.
         reason: Reason,
     },
+    /// The pod of an endpoint of this node; written before the endpoint's row.
+    Endpoint {
+        /// Its slot.
+        slot: u32,
+        /// The pod; `None`: the runtime named none, and no policy is asked.
+        pod: Option<PodName>,
+    },
+    /// A slot has no endpoint any more; written after its row is gone.
+    NoEndpoint {
+        /// The slot.
+        slot: u32,
+    },
+    /// There is no such policy any more, and no row of it.
+    NoPolicy {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
     /// No row has these any more.
     Gone {
         /// Atoms.
@@ -167,7 +201,7 @@ pub enum Line {
         at_ms: u64,
         /// From the event to the last write, microseconds.
         took_us: u64,
-        /// The policies that came, changed or went with it; empty where only pods or namespaces did.
+        /// The policies that came or changed with it; empty where only pods or namespaces did. Of one that went a [`Line::NoPolicy`] follows.
         policies: Vec<PolicyName>,
     },
 }
@@ -228,8 +262,10 @@ pub struct Catalogue {
     pub cookies: BTreeMap<u32, Reason>,
     /// The last generation that is in the maps.
     pub in_force: Option<InForce>,
-    /// The last generation in force that changed a policy.
+    /// The policies, each with the generation that brought it as it is.
     pub policies: BTreeMap<PolicyName, InForce>,
+    /// Pods by endpoint slot; `None`: the runtime named none.
+    pub endpoints: BTreeMap<u32, Option<PodName>>,
 }
 
 /// The file in a run folder.
@@ -282,15 +318,36 @@ impl Catalogue {
             Line::InForce { generation, at_ms, took_us, policies } => {
                 let in_force = InForce { generation, at_ms, took_us };
                 self.in_force = Some(in_force);
-                self.policies.extend(policies.into_iter().map(|policy| (policy, in_force)));
+                for policy in policies {
+                    // Another uid is a policy that took the name of one that went.
+                    self.forget_policy(&policy.namespace, &policy.name);
+                    self.policies.insert(policy, in_force);
+                }
             }
+            Line::Endpoint { slot, pod } => {
+                self.endpoints.insert(slot, pod);
+            }
+            Line::NoEndpoint { slot } => {
+                self.endpoints.remove(&slot);
+            }
+            Line::NoPolicy { namespace, name } => self.forget_policy(&namespace, &name),
+        }
+    }
+
+    fn forget_policy(&mut self, namespace: &str, name: &str) {
+        let first = PolicyName { namespace: namespace.to_owned(), name: name.to_owned(), uid: String::new() };
+        let same = |policy: &&PolicyName| policy.namespace == namespace && policy.name == name;
+        let named: Vec<PolicyName> =
+            self.policies.range(first..).map(|(policy, _)| policy).take_while(same).cloned().collect();
+        for policy in named {
+            self.policies.remove(&policy);
         }
     }
 
     /// The shortest lines that say the same.
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {
-        let Self { generation, last, atoms, classes, sets, cookies, in_force, policies } = self;
+        let Self { generation, last, atoms, classes, sets, cookies, in_force, policies, endpoints } = self;
         let atoms = atoms.iter().map(|(number, (text, definition))| Line::Atom {
             number: *number,
             text: text.clone(),
@@ -315,7 +372,8 @@ impl Catalogue {
         };
         let policies = policies.iter().map(|(policy, at)| in_force_line(at, vec![policy.clone()]));
         let at_last = in_force.iter().map(|at| in_force_line(at, Vec::new()));
-        let mut lines: Vec<Line> = atoms.chain(classes).chain(sets).chain(cookies).collect();
+        let endpoints = endpoints.iter().map(|(slot, pod)| Line::Endpoint { slot: *slot, pod: pod.clone() });
+        let mut lines: Vec<Line> = endpoints.chain(atoms).chain(classes).chain(sets).chain(cookies).collect();
         lines.push(Line::Generation { generation: *generation, last: *last });
         lines.extend(policies.chain(at_last));
         lines
@@ -349,6 +407,8 @@ mod tests {
             Line::Generation { generation: 7, last: Last { atom: 2, class: 4, set: 5, cookie: 3 } },
             Line::InForce { generation: 7, at_ms: 1000, took_us: 250, policies: vec![policy("p"), policy("q")] },
             Line::InForce { generation: 8, at_ms: 2000, took_us: 50, policies: vec![] },
+            Line::Endpoint { slot: 1, pod: Some(PodName { namespace: "a".into(), name: "web-0".into() }) },
+            Line::Endpoint { slot: 2, pod: None },
         ];
         let mut catalogue = Catalogue::default();
         lines.into_iter().for_each(|line| catalogue.take(line));
@@ -364,6 +424,15 @@ mod tests {
             again.take(serde_json::from_slice(&text).unwrap());
         }
         assert_eq!(again, catalogue);
+    }
+
+    #[test]
+    fn a_policy_made_anew_takes_the_place_of_the_one_of_its_name() {
+        let mut catalogue = example();
+        let anew = PolicyName { namespace: "a".into(), name: "p".into(), uid: "v".into() };
+        catalogue.take(Line::InForce { generation: 9, at_ms: 3000, took_us: 1, policies: vec![anew.clone()] });
+        assert_eq!(catalogue.policies.len(), 2);
+        assert_eq!(catalogue.policies[&anew].generation, 9);
     }
 
     #[test]
@@ -390,6 +459,10 @@ mod tests {
         catalogue.take(Line::Gone { atoms: vec![1], classes: vec![4], sets: vec![5], cookies: vec![2] });
         assert!(catalogue.atoms.is_empty() && catalogue.classes.is_empty() && catalogue.sets.is_empty());
         assert_eq!(catalogue.cookies.len(), 1);
+        catalogue.take(Line::NoEndpoint { slot: 1 });
+        assert_eq!(catalogue.endpoints.keys().collect::<Vec<_>>(), [&2]);
+        catalogue.take(Line::NoPolicy { namespace: "a".into(), name: "q".into() });
+        assert_eq!(catalogue.policies.keys().map(|policy| policy.name.as_str()).collect::<Vec<_>>(), ["p"]);
         assert_eq!(catalogue.last, Last { atom: 2, class: 4, set: 5, cookie: 3 }, "numbers are never given again");
     }
 }
