@@ -26,3 +26,6 @@ pub fn judge<T: Tables>(tables: &T, rules: u32, peer: &Addr, traffic: &Asked) ->
     }
     if row.flags & V_ALLOW != 0 { Judgement::Allow(row.cookie) } else { Judgement::Deny(row.cookie) }
 }
+
+#[cfg(test)]
+mod tests;

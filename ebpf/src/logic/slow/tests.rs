@@ -9,6 +9,7 @@ use crate::logic::testing::{FakePacket, FakeTables, build, drive, drive_with, no
 use crate::logic::{FlowKey, Hook, Scratch, Verdict};
 
 mod outside;
+mod policy;
 mod promotion;
 mod slots;
 mod stack;

@@ -46,6 +46,10 @@ pub(crate) struct FakeTables {
     pub(crate) outer: Cell<Addr>,
     /// Lookups of the two flow tables.
     pub(crate) lookups: Cell<u32>,
+    /// Questions to the verdicts.
+    pub(crate) judged: Cell<u32>,
+    /// A slot whose epoch is raised at each question to the verdicts, as by a change of policy on another CPU.
+    pub(crate) changing: Cell<u32>,
 }
 
 impl FakeTables {
@@ -219,6 +223,11 @@ impl Tables for FakeTables {
     }
 
     fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
+        self.judged.set(self.judged.get() + 1);
+        if let Some(epoch) = self.epochs.borrow_mut().get_mut(&self.changing.get()).filter(|_| self.changing.get() != 0)
+        {
+            *epoch += 1;
+        }
         let bits = |asked: &Asked| {
             let numbers = (u128::from(asked.set) << 64) | (u128::from(asked.class) << 32);
             numbers | u128::from(u32::from_be_bytes([asked.part, asked.proto, asked.port[0], asked.port[1]]))
