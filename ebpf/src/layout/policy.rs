@@ -50,8 +50,8 @@ pub const V_ALLOW: u32 = 1 << 0;
 /// `flags`: the row has [`BASE_BITS`]; what class 0 may do comes before it.
 pub const V_BASE: u32 = 1 << 1;
 
-/// A verdict row.
-#[repr(C, align(8))]
+/// A verdict row. Of the alignment of its key: in a trie it lies right behind that.
+#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VerdictRow {
     /// `V_*`.
