@@ -36,7 +36,7 @@ pub use packet::Packet;
 pub use parse::Parsed;
 pub use slow::Scratch;
 pub use stage::Stage;
-pub use tables::{Entry, FlowRef, Tables};
+pub use tables::{Entry, FlowRef, PolicyTables, Tables};
 pub use verdict::Verdict;
 
 /// Where the program sees the packet.

@@ -8,7 +8,7 @@ use osmia_ebpf::layout::{
     Addr, Asked, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
     VerdictRow,
 };
-use osmia_ebpf::logic::tables::{Insert, InsertError, Table, Tables};
+use osmia_ebpf::logic::tables::{Insert, InsertError, PolicyTables, Table, Tables};
 
 use super::constants::{MARK, TICKS_PER_SECOND};
 use super::maps::{
@@ -41,6 +41,23 @@ fn inserted(result: Result<(), i32>) -> Result<(), InsertError> {
         Ok(()) => Ok(()),
         Err(EEXIST) => Err(InsertError::Exists),
         Err(_) => Err(InsertError::Full),
+    }
+}
+
+impl PolicyTables for Maps {
+    #[inline(always)]
+    fn peer(&self, addr: &Addr) -> Option<u32> {
+        raw::copied(PEERS.get_ptr(addr))
+    }
+
+    #[inline(always)]
+    fn peer_block(&self, addr: &Addr) -> Option<u32> {
+        PEER_BLOCKS.get(&Key::new(128, addr.0)).copied()
+    }
+
+    #[inline(always)]
+    fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
+        VERDICTS.get(&Key::new(PORT_BITS, *asked)).copied()
     }
 }
 
@@ -85,21 +102,6 @@ impl Tables for Maps {
     #[inline(always)]
     fn route(&self, addr: &Addr) -> Option<Route> {
         ROUTES.get(&Key::new(128, addr.0)).copied()
-    }
-
-    #[inline(always)]
-    fn peer(&self, addr: &Addr) -> Option<u32> {
-        raw::copied(PEERS.get_ptr(addr))
-    }
-
-    #[inline(always)]
-    fn peer_block(&self, addr: &Addr) -> Option<u32> {
-        PEER_BLOCKS.get(&Key::new(128, addr.0)).copied()
-    }
-
-    #[inline(always)]
-    fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
-        VERDICTS.get(&Key::new(PORT_BITS, *asked)).copied()
     }
 
     #[inline(always)]

@@ -64,8 +64,18 @@ pub trait FlowRef: Entry {
     fn copy(self, into: &mut FlowEntry);
 }
 
+/// The tables that policy asks. Apart, so that `osmia explain` asks the pinned maps by the programs' own lookup.
+pub trait PolicyTables {
+    /// Class of an address that is another one than its range.
+    fn peer(&self, addr: &Addr) -> Option<u32>;
+    /// Class of the longest range of an address.
+    fn peer_block(&self, addr: &Addr) -> Option<u32>;
+    /// The row of most bits about this.
+    fn verdict(&self, asked: &Asked) -> Option<VerdictRow>;
+}
+
 /// The tables a packet may ask.
-pub trait Tables {
+pub trait Tables: PolicyTables {
     /// An entry in place.
     type Flow: FlowRef;
 
@@ -85,12 +95,6 @@ pub trait Tables {
     fn endpoint(&self, slot: u32) -> Option<&Endpoint>;
     /// Longest prefix of an address.
     fn route(&self, addr: &Addr) -> Option<Route>;
-    /// Class of an address that is another one than its range.
-    fn peer(&self, addr: &Addr) -> Option<u32>;
-    /// Class of the longest range of an address.
-    fn peer_block(&self, addr: &Addr) -> Option<u32>;
-    /// The row of most bits about this.
-    fn verdict(&self, asked: &Asked) -> Option<VerdictRow>;
     /// Node by number; `None` for an unused row.
     fn node(&self, number: u16) -> Option<&Node>;
     /// Uplink by ifindex.

@@ -4,14 +4,14 @@
 //! epoch is read before its row, and stored: what was decided from an older row is stamped stale.
 
 use super::super::arrival::{Kind, Via};
-use super::super::parse::{UDP, has_ports};
+use super::super::parse::UDP;
+use super::super::policy::{self, Free};
 use super::super::route::{self, Way};
 use super::super::slow::Run;
-use super::super::{Judgement, Packet, Tables, policy};
+use super::super::{Judgement, Packet, Tables};
 use crate::layout::endpoint::{E_READY, E_SLOW_PATH};
 use crate::layout::flow::{F_NO_HOP, F_NODE_SOCKET, F_OPENER, F_OPPOSITE_OUT, FlowAction};
 use crate::layout::node::N_TUNNEL;
-use crate::layout::policy::OPEN;
 use crate::layout::route::RouteKind;
 use crate::layout::{Addr, Asked, DropReason, Endpoint, FlowEntry};
 
@@ -33,15 +33,6 @@ pub struct Question {
     pub v6: u8,
     /// Zero.
     pub zero: [u8; 4],
-}
-
-impl Question {
-    /// What rules ask of it.
-    #[inline(always)]
-    const fn traffic(&self) -> Asked {
-        let port = if has_ports(self.proto) { self.dport } else { [0; 2] };
-        Asked { set: 0, class: 0, part: 0, proto: self.proto, port }
-    }
 }
 
 /// One end of a flow.
@@ -112,20 +103,20 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
     fn judged(&mut self) -> Result<(), DropReason> {
         let scratch = &mut *self.scratch;
         let question = &scratch.question;
-        let traffic = Asked { part: scratch.loose as u8, ..question.traffic() };
-        // A pod reaches itself.
-        let itself = scratch.from.slot != 0 && scratch.from.slot == scratch.to.slot;
-        let egress = if scratch.to.unjudged != 0 || itself { OPEN } else { scratch.from.rules };
-        // The door rule: a node reaches its own pods.
-        let ingress = if question.via.is_node_socket() || itself { OPEN } else { scratch.to.rules };
-        match policy::judge(self.tables, egress, &question.dst, &traffic) {
+        let traffic = Asked { part: scratch.loose as u8, ..policy::traffic(question.proto, question.dport) };
+        let free = Free {
+            itself: scratch.from.slot != 0 && scratch.from.slot == scratch.to.slot,
+            translated_first: scratch.to.unjudged != 0,
+            node_socket: question.via.is_node_socket(),
+        };
+        match policy::judge(self.tables, free.egress(scratch.from.rules), &question.dst, &traffic) {
             Judgement::Allow(cookie) => scratch.forward.egress_cookie = cookie,
             Judgement::Deny(cookie) => {
                 scratch.drop.cookie = cookie;
                 return Err(DropReason::PolicyEgress);
             }
         }
-        match policy::judge(self.tables, ingress, &question.src, &traffic) {
+        match policy::judge(self.tables, free.ingress(scratch.to.rules), &question.src, &traffic) {
             Judgement::Allow(cookie) => scratch.forward.ingress_cookie = cookie,
             Judgement::Deny(cookie) => {
                 scratch.drop.cookie = cookie;

@@ -12,7 +12,7 @@ use crate::layout::{
     Addr, Asked, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
     VerdictKey, VerdictRow,
 };
-use crate::logic::tables::{Entry, FlowRef, Insert, InsertError, Table, Tables};
+use crate::logic::tables::{Entry, FlowRef, Insert, InsertError, PolicyTables, Table, Tables};
 
 type Rows<K> = RefCell<BTreeMap<K, &'static RefCell<FlowEntry>>>;
 
@@ -175,6 +175,31 @@ fn put<K: Ord + Copy>(
     Ok(())
 }
 
+impl PolicyTables for FakeTables {
+    fn peer(&self, addr: &Addr) -> Option<u32> {
+        self.peers.get(addr).copied()
+    }
+
+    fn peer_block(&self, addr: &Addr) -> Option<u32> {
+        longest(&self.peer_blocks, addr)
+    }
+
+    fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
+        self.judged.set(self.judged.get() + 1);
+        if let Some(epoch) = self.epochs.borrow_mut().get_mut(&self.changing.get()).filter(|_| self.changing.get() != 0)
+        {
+            *epoch += 1;
+        }
+        let bits = |asked: &Asked| {
+            let numbers = (u128::from(asked.set) << 64) | (u128::from(asked.class) << 32);
+            numbers | u128::from(u32::from_be_bytes([asked.part, asked.proto, asked.port[0], asked.port[1]]))
+        };
+        let covers = |key: &VerdictKey| (bits(&key.asked) ^ bits(asked)) >> (PORT_BITS - key.bits) == 0;
+        let rows = self.verdicts.iter().filter(|(key, _)| covers(key));
+        rows.max_by_key(|(key, _)| key.bits).map(|(_, row)| *row)
+    }
+}
+
 impl Tables for FakeTables {
     type Flow = &'static RefCell<FlowEntry>;
 
@@ -212,29 +237,6 @@ impl Tables for FakeTables {
 
     fn route(&self, addr: &Addr) -> Option<Route> {
         longest(&self.routes, addr)
-    }
-
-    fn peer(&self, addr: &Addr) -> Option<u32> {
-        self.peers.get(addr).copied()
-    }
-
-    fn peer_block(&self, addr: &Addr) -> Option<u32> {
-        longest(&self.peer_blocks, addr)
-    }
-
-    fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
-        self.judged.set(self.judged.get() + 1);
-        if let Some(epoch) = self.epochs.borrow_mut().get_mut(&self.changing.get()).filter(|_| self.changing.get() != 0)
-        {
-            *epoch += 1;
-        }
-        let bits = |asked: &Asked| {
-            let numbers = (u128::from(asked.set) << 64) | (u128::from(asked.class) << 32);
-            numbers | u128::from(u32::from_be_bytes([asked.part, asked.proto, asked.port[0], asked.port[1]]))
-        };
-        let covers = |key: &VerdictKey| (bits(&key.asked) ^ bits(asked)) >> (PORT_BITS - key.bits) == 0;
-        let rows = self.verdicts.iter().filter(|(key, _)| covers(key));
-        rows.max_by_key(|(key, _)| key.bits).map(|(_, row)| *row)
     }
 
     fn node(&self, number: u16) -> Option<&Node> {
