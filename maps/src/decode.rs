@@ -21,7 +21,7 @@ mod fragment;
 pub mod meta;
 pub mod node;
 mod parse;
-mod policy;
+pub mod policy;
 pub mod protocol;
 mod record;
 mod route;

@@ -5,6 +5,7 @@
 //! * [`decode`]: rows as people and programs read them; [`clock`]: ticks as ages; [`facts`]: what the kernel says of a pin.
 //! * [`foreign`]: rows of the layout next to ours, to move them; [`standing`]: which folders are there and which is in force.
 //! * [`catalogue`]: what the numbers in the policy maps stand for.
+//! * [`judge`]: what policy says between two addresses, by the programs' own lookup.
 //! * [`sys`]: bpf(2), where aya has no call.
 //!
 //! Invariant: who only reads opens read-only; a layout other than [`osmia_ebpf::layout::LAYOUT`] is said, never decoded.
@@ -16,6 +17,7 @@ pub mod decode;
 pub mod error;
 pub mod facts;
 pub mod foreign;
+pub mod judge;
 pub mod open;
 #[cfg(test)]
 mod pages;
@@ -29,7 +31,7 @@ pub mod tables;
 pub use error::{LayoutError, MapError};
 pub use foreign::Foreign;
 pub use open::{is_bpffs, layouts};
-pub use osmia_ebpf::layout;
+pub use osmia_ebpf::{layout, logic::Judgement};
 pub use per_cpu::{PerCpu, PerCpuSpec, Sum};
 pub use pins::Pins;
 pub use standing::{Standing, standing};

@@ -48,7 +48,9 @@ fn ports(key: &VerdictKey) -> Option<(u16, u16)> {
     Some((first, first | (1_u16 << open).wrapping_sub(1)))
 }
 
-fn text(key: &VerdictKey) -> String {
+/// A key as `map get verdicts` takes it.
+#[must_use]
+pub fn text(key: &VerdictKey) -> String {
     let Asked { set, class, part, proto, .. } = key.asked;
     if key.bits <= BASE_BITS {
         return set.to_string();
@@ -100,6 +102,32 @@ fn parse(text: &str) -> Result<VerdictKey, String> {
     Ok(VerdictKey { bits, asked })
 }
 
+/// The fields of a key.
+#[must_use]
+pub fn key(key: &VerdictKey) -> Record {
+    let narrow = key.bits > CLASS_BITS;
+    let ports = match ports(key) {
+        _ if narrow && key.asked.part == PART_LOOSE => Cell::name("fragments"),
+        Some((first, last)) if first == last => Cell::Text(first.to_string().into()),
+        Some((first, last)) => Cell::Text(format!("{first}-{last}").into()),
+        None => Cell::Absent,
+    };
+    Record::new()
+        .with("set", Cell::Number(u64::from(key.asked.set)))
+        .with("class", if key.bits > BASE_BITS { Cell::Number(u64::from(key.asked.class)) } else { Cell::Absent })
+        .with("proto", if narrow { protocol::cell(key.asked.proto) } else { Cell::Absent })
+        .with("ports", ports)
+}
+
+/// The fields of a row.
+#[must_use]
+pub fn value(row: &VerdictRow) -> Record {
+    Record::new()
+        .with("verdict", Cell::name(if row.flags & V_ALLOW != 0 { "allow" } else { "deny" }))
+        .with("cookie", Cell::nonzero(row.cookie))
+        .with("base", if row.flags & V_BASE != 0 { Cell::name("yes") } else { Cell::Absent })
+}
+
 pub(super) static VERDICTS: Codec<VerdictKey, VerdictRow> = Codec {
     spec: tables::VERDICTS,
     about: "what a rule set says of a class: the narrowest row decides",
@@ -107,26 +135,8 @@ pub(super) static VERDICTS: Codec<VerdictKey, VerdictRow> = Codec {
     example: "3 7 tcp 80",
     parse: |text, _| parse(text),
     text,
-    key: |key, _| {
-        let narrow = key.bits > CLASS_BITS;
-        let ports = match ports(key) {
-            _ if narrow && key.asked.part == PART_LOOSE => Cell::name("fragments"),
-            Some((first, last)) if first == last => Cell::Text(first.to_string().into()),
-            Some((first, last)) => Cell::Text(format!("{first}-{last}").into()),
-            None => Cell::Absent,
-        };
-        Record::new()
-            .with("set", Cell::Number(u64::from(key.asked.set)))
-            .with("class", if key.bits > BASE_BITS { Cell::Number(u64::from(key.asked.class)) } else { Cell::Absent })
-            .with("proto", if narrow { protocol::cell(key.asked.proto) } else { Cell::Absent })
-            .with("ports", ports)
-    },
-    value: |row, _| {
-        Record::new()
-            .with("verdict", Cell::name(if row.flags & V_ALLOW != 0 { "allow" } else { "deny" }))
-            .with("cookie", Cell::nonzero(row.cookie))
-            .with("base", if row.flags & V_BASE != 0 { Cell::name("yes") } else { Cell::Absent })
-    },
+    key: |of, _| key(of),
+    value: |row, _| value(row),
     used: |_| true,
     find: exact,
 };

@@ -37,6 +37,13 @@ impl Record {
         self
     }
 
+    /// Without a name.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.0.retain(|(n, _)| *n != name);
+        self
+    }
+
     /// The value of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Cell> {
