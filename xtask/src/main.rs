@@ -34,9 +34,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Install what is missing: system packages, the pinned toolchain, bpf-linker, cargo-deny, cnitool
+    /// Install what is missing: system packages, the pinned toolchain, bpf-linker, cargo-deny, cnitool, etcd, kube-apiserver
     ///
-    /// What is there is left alone, so a second run takes a second. The toolchain and the linker belong together: both are
+    /// What is there is left alone, so a second run takes a second. Released etcd and kube-apiserver in KUBEBUILDER_ASSETS are used
+    /// as they are; else both are built once, which takes some 8 minutes. The toolchain and the linker belong together: both are
     /// pinned in the root Cargo.toml, [workspace.metadata.osmia], and a new pin builds a new linker.
     Setup,
     /// Build the BPF object, agent, CLI and plugin into target/bin

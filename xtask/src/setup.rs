@@ -1,7 +1,7 @@
 //! Set-up: steps that each look first, install what is missing, and where they may not, print the line to run.
 
-mod cnitool;
 mod deny;
+mod go;
 pub(crate) mod kernels;
 mod linker;
 mod packages;
@@ -58,7 +58,8 @@ pub(crate) fn run(workspace: &Workspace, scope: Scope) -> Result<()> {
         steps.push(Box::new(deny::CargoDeny { workspace }));
     }
     if matches!(scope, Scope::Test | Scope::Everything) {
-        steps.push(Box::new(cnitool::Cnitool { workspace }));
+        let programs = [go::CNITOOL, go::ETCD, go::APISERVER];
+        steps.extend(programs.map(|program| Box::new(go::GoProgram { workspace, program }) as Box<dyn Step>));
     }
     steps.iter().try_for_each(|s| ensure(s.as_ref()))?;
     if scope == Scope::Everything {

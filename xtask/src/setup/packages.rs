@@ -18,6 +18,7 @@ const RUN: &[&str] = &[
     "busybox-static",              // the user space of the kernel VMs
     "containerd",                  // a real caller of the plugin
     "containernetworking-plugins", // the ptp plugin, the reference of the bench
+    "curl",                        // speaks to the apiserver
     "ethtool",                     // switches offloads off, so that the underlay segments
     "iperf3",                      // bulk streams
     "iproute2",                    // ip, tc, ss

@@ -1,4 +1,4 @@
-module osmia/tests/tools
+module osmia/tests/tools/cnitool
 
 go 1.21
 
