@@ -52,13 +52,67 @@ pub(crate) const fn pod_range_v6(number: u8) -> (Ipv6Addr, u8) {
 /// The cluster's ranges, which cover the nodes' ones.
 pub const CLUSTER_CIDRS: [&str; 2] = ["10.244.0.0/16", "fd00:10:244::/48"];
 
-/// A pod as the API server knows it before its sandbox is made.
+/// What a Pod object says.
+#[derive(Clone, Debug, Default)]
+pub struct PodManifest {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `spec.nodeName`.
+    pub node: String,
+    /// `metadata.labels`.
+    pub labels: Vec<(String, String)>,
+    /// Named TCP ports of its container.
+    pub ports: Vec<(String, u16)>,
+    /// `status.podIPs`; empty before its sandbox has a network.
+    pub addresses: Vec<std::net::IpAddr>,
+}
+
+impl PodManifest {
+    /// The YAML text.
+    #[must_use]
+    pub fn yaml(&self) -> String {
+        let Self { namespace, name, uid, node, labels, ports, addresses } = self;
+        let mut text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  namespace: {namespace}\n  name: {name}\n  uid: {uid}\n  labels:{}\n",
+            if labels.is_empty() { " {}" } else { "" }
+        );
+        for (key, value) in labels {
+            text += &format!("    {key}: \"{value}\"\n");
+        }
+        text += &format!(
+            "spec:\n  nodeName: {node}\n  containers:\n  - name: main\n    image: registry.k8s.io/pause:3.10\n"
+        );
+        if !ports.is_empty() {
+            text += "    ports:\n";
+        }
+        for (name, port) in ports {
+            text += &format!("    - name: {name}\n      containerPort: {port}\n");
+        }
+        if !addresses.is_empty() {
+            text += "status:\n  phase: Running\n  podIPs:\n";
+        }
+        for address in addresses {
+            text += &format!("  - ip: \"{address}\"\n");
+        }
+        text
+    }
+}
+
+/// A Namespace with these labels; the one with its name needs no writing.
 #[must_use]
-pub fn pod_yaml(namespace: &str, name: &str, uid: &str, node: &str) -> String {
-    format!(
-        "apiVersion: v1\nkind: Pod\nmetadata:\n  namespace: {namespace}\n  name: {name}\n  uid: {uid}\n  labels:\n    app: {name}\n\
-         spec:\n  nodeName: {node}\n  containers:\n  - name: main\n    image: registry.k8s.io/pause:3.10\n"
-    )
+pub fn namespace_yaml(name: &str, labels: &[(&str, &str)]) -> String {
+    let mut text = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n");
+    if !labels.is_empty() {
+        text += "  labels:\n";
+    }
+    for (key, value) in labels {
+        text += &format!("    {key}: \"{value}\"\n");
+    }
+    text
 }
 
 /// Writes a file as an editor that knows what it does: beside its name, then renamed.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::cni_runner::{Attachment, Misbehave};
 use crate::folder::{Folder, random};
 use crate::lan::{Lan, Subnet};
-use crate::manifest;
+use crate::manifest::{self, PodManifest};
 use crate::node::Node;
 use crate::options::Options;
 use crate::space::Space;
@@ -75,6 +75,7 @@ impl Lab {
         for index in 0..lab.nodes.len() {
             lab.announce(index)?;
         }
+        lab.write(&format!("namespace-{POD_NAMESPACE}.yaml"), &manifest::namespace_yaml(POD_NAMESPACE, &[]))?;
         Ok(lab)
     }
 
@@ -138,6 +139,22 @@ impl Lab {
         self.remove_manifest(&format!("node-{}.yaml", self.node(index)?.name))
     }
 
+    /// Writes objects to every node's folder.
+    ///
+    /// # Errors
+    /// The file system refused.
+    pub fn write(&self, file: &str, yaml: &str) -> Result<()> {
+        self.nodes.iter().try_for_each(|node| manifest::write(&node.paths.manifests, file, yaml))
+    }
+
+    /// Removes a file of objects from every node's folder; one that is not there is fine.
+    ///
+    /// # Errors
+    /// The file system refused.
+    pub fn remove(&self, file: &str) -> Result<()> {
+        self.remove_manifest(file)
+    }
+
     fn write_manifest(&self, about: usize, name: &str, text: &str) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
             if !self.options.strangers.contains(&(index, about)) {
@@ -166,20 +183,36 @@ impl Lab {
     /// The kernel or the file system refused.
     pub fn sandbox(&self, node: usize, name: &str) -> Result<(Space, Attachment)> {
         let host = self.node(node)?;
+        let uid = format!("{:016x}-{:016x}", random(), random());
+        let object = PodManifest {
+            namespace: POD_NAMESPACE.into(),
+            name: name.into(),
+            uid: uid.clone(),
+            node: host.name.clone(),
+            labels: vec![("app".into(), name.into())],
+            ..PodManifest::default()
+        };
+        self.write_manifest(node, &format!("pod-{name}.yaml"), &object.yaml())?;
+        self.sandbox_alone(node, POD_NAMESPACE, name, &uid)
+    }
+
+    /// As [`Self::sandbox`], of a pod of which no folder is told.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn sandbox_alone(&self, node: usize, namespace: &str, name: &str, uid: &str) -> Result<(Space, Attachment)> {
+        let host = self.node(node)?;
         let word = || format!("{:016x}", random());
-        let uid = format!("{}-{}", word(), word());
-        let yaml = manifest::pod_yaml(POD_NAMESPACE, name, &uid, &host.name);
-        self.write_manifest(node, &format!("pod-{name}.yaml"), &yaml)?;
         let path = host.paths.netns.join(format!("cni-{}", word()));
         let space = Space::pod(name, &host.space, &path)?;
         let container_id = (0..4).map(|_| word()).collect::<String>();
         let arg = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let args = vec![
             arg("IgnoreUnknown", "1"),
-            arg("K8S_POD_NAMESPACE", POD_NAMESPACE),
+            arg("K8S_POD_NAMESPACE", namespace),
             arg("K8S_POD_NAME", name),
             arg("K8S_POD_INFRA_CONTAINER_ID", &container_id),
-            arg("K8S_POD_UID", &uid),
+            arg("K8S_POD_UID", uid),
         ];
         let ifname = "eth0".to_owned();
         Ok((space, Attachment { container_id, netns: Some(path), ifname, args, capabilities: Map::new() }))
@@ -191,6 +224,14 @@ impl Lab {
     /// As [`Self::sandbox`]; the plugin failed; its result has no address.
     pub fn add_pod(&self, node: usize, name: &str) -> Result<Pod> {
         let (space, attachment) = self.sandbox(node, name)?;
+        self.attach(node, name, space, attachment)
+    }
+
+    /// Gives a sandbox its network.
+    ///
+    /// # Errors
+    /// The plugin failed; its result has no address.
+    pub fn attach(&self, node: usize, name: &str, space: Space, attachment: Attachment) -> Result<Pod> {
         let result = self.node(node)?.runtime.add(&attachment, Misbehave::default());
         let result = result.with_context(|| format!("add pod {name} on {}", self.nodes[node].name))?;
         let (v4, v6) = addresses(&result)?;

@@ -1,7 +1,8 @@
 //! What each file said last, and how the files of a folder fold into objects.
 //!
 //! Invariant: an object's fields come from all files that hold it, in the order manifests by name, then status files by name; a later
-//! file's set fields win. A file that turned bad keeps the objects it had.
+//! file's set fields win. A file that turned bad keeps the objects it had. A pod of which only status files speak is none yet: it would
+//! seem to have no labels, so that no policy selects it, where in truth nobody has told them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,9 +102,12 @@ impl Files {
     }
 
     fn fold(&mut self, key: Key) -> Event {
-        let holders = self.holders.get(&key).filter(|holders| !holders.is_empty());
-        let Some(holders) = holders else {
+        if self.holders.get(&key).is_some_and(BTreeSet::is_empty) {
             self.holders.remove(&key);
+        }
+        let of_pod = matches!(key, Key::Pod(..));
+        let told = |holders: &&BTreeSet<FileId>| !of_pod || holders.iter().any(|file| !file.status);
+        let Some(holders) = self.holders.get(&key).filter(told) else {
             return match key {
                 Key::Node(name) => Event::NodeGone(name),
                 Key::Namespace(name) => Event::NamespaceGone(name),
@@ -187,6 +191,23 @@ mod tests {
         assert_eq!(events, [Event::Pod(key.clone(), PodObject { ips: written.ips, ..declared.clone() })]);
         assert_eq!(files.remove(&status), [Event::Pod(key.clone(), declared)]);
         assert_eq!(files.remove(&file("web.yaml")), [Event::PodGone(key)]);
+        assert!(files.holders.is_empty());
+    }
+
+    #[test]
+    fn a_status_file_alone_makes_no_pod() {
+        let mut files = Files::default();
+        let status = FileId { status: true, name: "default.web.yaml".into() };
+        let key = ("default".to_owned(), "web".to_owned());
+        let written = PodObject { ips: vec!["10.0.0.5".parse().unwrap()], ..PodObject::default() };
+        let object = |pod: &PodObject| vec![Object::Pod(key.0.clone(), key.1.clone(), pod.clone())];
+        assert_eq!(files.set(&status, object(&written)), [Event::PodGone(key.clone())]);
+        assert_eq!(
+            files.set(&file("web.yaml"), object(&PodObject::default())),
+            [Event::Pod(key.clone(), written.clone())]
+        );
+        assert_eq!(files.remove(&file("web.yaml")), [Event::PodGone(key.clone())]);
+        assert_eq!(files.remove(&status), [Event::PodGone(key.clone())]);
         assert!(files.holders.is_empty());
     }
 
