@@ -289,12 +289,13 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
                 unjudged = 1;
                 Way::stack()
             }
+            // A service that the stack did not translate either: as the host outside that it is sent to.
+            None | Some(RouteKind::Stack) if kind == Kind::Out => Way::pass(question.via.out_of()),
             Some(_) if kind == Kind::Out => return Ok(Found::Foreign),
             None if kind == Kind::Pod => {
                 self.scratch.to = End::elsewhere(Way::stack(), route_gen);
                 return Ok(Found::Outside);
             }
-            None if kind == Kind::Out => Way::pass(question.via.out_of()),
             Some(_) | None => return Err(DropReason::Door),
         };
         self.scratch.to = End { unjudged, ..End::elsewhere(way, route_gen) };

@@ -232,8 +232,11 @@ fn what_the_stack_sends_out_for_a_pod_is_judged_on_its_way() {
     let mut tables = policed();
     tables.uplinks.insert(UPLINK, Uplink { v4: tables.config.node4, mtu: 1500, ..Uplink::default() });
     remote(&mut tables, 0);
+    let route = Route { kind: RouteKind::Stack as u8, zero: 0, node: 0 };
+    tables.routes.push((96 + 16, Addr::v4([10, 96, 0, 0]), route));
     egress(&mut tables, 1, SET);
-    let everywhere = [OUTSIDE, REMOTE, [192, 168, 0, 2]];
+    // The last one: a service of which the stack knows no pods.
+    let everywhere = [OUTSIDE, REMOTE, [192, 168, 0, 2], [10, 96, 0, 10]];
     let out = |tables: &FakeTables, dst| drive(Hook::ToUplink, &mut udp(A, dst, (1000, 53), UPLINK), tables, START);
     for dst in everywhere {
         assert_eq!(out(&tables, dst), EGRESS, "{dst:?}");
