@@ -8,6 +8,7 @@ use std::{
     net::IpAddr,
 };
 
+use ipnet::IpNet;
 use osmia_maps::layout::{
     Addr, Config, Node, Route, RouteKey, Uplink,
     config::{C_DENY_LINK_LOCAL, C_IPV6, C_STACK_SERVICES},
@@ -138,7 +139,7 @@ fn config(this: &NodeObject, underlay: &Underlay, settings: &Settings) -> Config
 
 /// Masquerade takes the Node's address where the uplink holds it, else the uplink's first global one.
 fn uplink(this: &NodeObject, state: &UplinkState) -> Uplink {
-    let held = state.addresses.iter().map(ipnet::IpNet::addr);
+    let held = state.addresses.iter().map(IpNet::addr);
     let preferred = this.internal_ips.iter().copied().filter(|ip| held.clone().any(|held| held == *ip));
     let global = held.clone().filter(|ip| !is_link_local(*ip));
     let (v4, v6) = first_of_each(preferred.chain(global).chain(held.clone().filter(IpAddr::is_ipv4)));
@@ -174,6 +175,16 @@ pub fn address(ip: IpAddr) -> Addr {
         IpAddr::V4(a) => Addr::v4(a.octets()),
         IpAddr::V6(a) => Addr::v6(a.octets()),
     }
+}
+
+/// A range as the tables hold it.
+#[must_use]
+pub fn prefix(range: IpNet) -> RouteKey {
+    let base = match range {
+        IpNet::V4(_) => Addr::MAPPED_BITS,
+        IpNet::V6(_) => 0,
+    };
+    RouteKey { bits: base + u32::from(range.prefix_len()), addr: address(range.network()).0 }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! own: see [`migrate`].
 
 mod apply;
+mod barrier;
 mod clock;
 mod diff;
 mod endpoints;
@@ -17,19 +18,22 @@ mod links;
 mod load;
 mod log;
 mod migrate;
+mod policy;
 mod sizes;
 mod snapshot;
 mod sweep;
 mod tables;
 
 pub use apply::Applied;
+pub use barrier::barrier;
 pub use endpoints::is_same;
-pub use error::{ApplyError, AttachError, OpenError};
+pub use error::{ApplyError, AttachError, OpenError, PolicyError};
 pub use features::Feature;
 pub use folder::make_root;
 pub use grace::Expedited;
 pub use links::Attaching;
 pub use log::ProgramLog;
+pub use policy::Garbage;
 pub use snapshot::Snapshot;
 pub use sweep::Swept;
 
@@ -37,7 +41,6 @@ use std::fmt;
 
 use aya::Ebpf;
 use osmia_maps::{Pins, layout::Meta};
-use rustix::thread::{MembarrierCommand, membarrier};
 use tracing::info;
 
 use self::{apply::Installed, links::Links, migrate::reached, tables::Tables};
@@ -69,6 +72,7 @@ pub struct Dataplane {
     meta: Meta,
     features: Vec<Feature>,
     installed: Option<Installed>,
+    policy_rows: Option<policy::AtMost>,
 }
 
 impl fmt::Debug for Dataplane {
@@ -124,10 +128,7 @@ impl Dataplane {
             source.flows(pins)?;
         }
         // A packet that is between two stages of the programs before needs their table for a moment more.
-        if let Err(error) = membarrier(MembarrierCommand::Global) {
-            tracing::warn!(%error, "no barrier here (nohz_full?): packets under way are given 100 ms instead");
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
+        barrier();
         folder::remove_old_jump_tables(pins, table)?;
         if let Some(source) = &source {
             // What packets under way then have still written.
@@ -145,7 +146,7 @@ impl Dataplane {
             tcx = links.tcx(),
             "programs loaded"
         );
-        Ok(Self { ebpf, links, tables, meta, features: probed.features, installed: None })
+        Ok(Self { ebpf, links, tables, meta, features: probed.features, installed: None, policy_rows: None })
     }
 
     /// The pinned row that says what is loaded.

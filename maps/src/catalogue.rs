@@ -77,6 +77,13 @@ pub enum Reason {
         /// The policies.
         policies: Vec<PolicyName>,
     },
+    /// Isolation by these policies, whose rules need more rows than there is room for: none of them is in force.
+    OverBudget {
+        /// Direction.
+        direction: Direction,
+        /// The policies.
+        policies: Vec<PolicyName>,
+    },
     /// The endpoint's Pod has not been told yet, and a policy may select it.
     Provisional {
         /// Direction.

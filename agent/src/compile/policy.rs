@@ -9,11 +9,19 @@
 
 mod atoms;
 mod blocks;
+mod budget;
 mod classes;
+mod cookies;
+mod definition;
+mod names;
+mod numbers;
 mod owners;
 mod ports;
+mod recall;
+mod resume;
 mod sets;
 mod verdicts;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +32,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use osmia_maps::layout;
 
 use self::{
     atoms::Atoms,
@@ -33,8 +42,10 @@ use self::{
     sets::Sets,
 };
 pub use self::{
+    budget::OverBudget,
+    cookies::Cookie,
     ports::Scope,
-    sets::{Cookie, Isolating},
+    resume::{Pinned, Resumed},
     verdicts::{Verdict, VerdictKey},
 };
 use crate::model::{Cluster, policy::Direction};
@@ -95,15 +106,25 @@ pub struct Change {
     pub peers: BTreeMap<IpAddr, Option<u32>>,
     /// Class of a range; `None`: as the range around it says.
     pub blocks: BTreeMap<IpNet, Option<u32>>,
-    /// Rule sets of endpoints: those that changed, and all that were shut.
+    /// Rule sets of endpoints: those that changed, and all that were shut. An endpoint that is gone is not among them: its row is.
     pub endpoints: BTreeMap<u32, Rules>,
     /// Endpoints for whom something means something else now.
     pub epochs: BTreeSet<u32>,
     /// Rows of rule sets and classes that nothing points to any more.
-    pub old_verdicts: BTreeSet<VerdictKey>,
+    pub old_verdicts: BTreeSet<layout::VerdictKey>,
+}
+
+impl Change {
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The compiled policies of this node's endpoints.
+///
+/// That of default is what the maps hold after the first [`Self::resume`] over nothing: the base row of [`CLOSED`], and class 0 for all of IPv4.
 #[derive(Debug, Default)]
 pub struct Policies {
     locals: BTreeMap<u32, Local>,
@@ -113,6 +134,7 @@ pub struct Policies {
     blocks: Blocks,
     sets: Sets,
     classes: Classes,
+    budget: budget::Budget,
 }
 
 /// What an update has still to look at.
@@ -124,16 +146,6 @@ struct Dirty {
 }
 
 impl Policies {
-    /// Everything anew.
-    #[must_use]
-    pub fn from_scratch(cluster: &Cluster, locals: &BTreeMap<u32, Local>) -> (Self, Change) {
-        let endpoints = locals.iter().map(|(slot, local)| Touched::Endpoint(*slot, Some(local.clone())));
-        let touched: Vec<Touched> = cluster.pods.keys().cloned().map(Touched::Pod).chain(endpoints).collect();
-        let mut new = Self::default();
-        let change = new.update(cluster, touched);
-        (new, change)
-    }
-
     /// Follows `cluster`, which already is as it shall be, in what was touched.
     pub fn update(&mut self, cluster: &Cluster, touched: impl IntoIterator<Item = Touched>) -> Change {
         let mut dirty = Dirty::default();
@@ -141,18 +153,16 @@ impl Policies {
             self.touch(cluster, touched, &mut dirty);
         }
         let mut change = Change::default();
-        let (new_sets, old_sets) = self.choose_sets(cluster, &mut dirty, &mut change);
+        let (mut new_sets, mut old_sets) = self.choose_sets(cluster, &mut dirty, &mut change);
         let (new_classes, old_classes) = self.classify(cluster, &dirty, &mut change);
-        for slot in &change.closing {
-            change.endpoints.entry(*slot).or_insert_with(|| self.rules.get(slot).copied().unwrap_or_default());
-        }
-        self.rows(&new_sets, &new_classes, &mut change.verdicts);
-        self.retire(&old_sets, &old_classes, &mut change);
+        self.admit(&mut new_sets, &mut old_sets, (&new_classes, &old_classes), &mut change);
+        self.finish(&new_sets, &new_classes, (&old_sets, &old_classes), &mut change);
         change
     }
 
-    /// What atoms that no rule set uses any more leave behind: classes that need not be told apart. Nothing means anything else by it. Apart
-    /// from [`Self::update`], since until all pointers of a change are written the old rule sets are still asked about their atoms.
+    /// What atoms that no rule set uses any more leave behind: classes that need not be told apart. Nothing means anything else by it, but
+    /// that what was over the budget may fit now. Apart from [`Self::update`], since until all pointers of a change are written the old rule
+    /// sets are still asked about their atoms.
     pub fn collect(&mut self, cluster: &Cluster) -> Change {
         let mut dirty = Dirty::default();
         for atom in self.atoms.bury() {
@@ -161,24 +171,47 @@ impl Policies {
         }
         let mut change = Change::default();
         let (new_classes, old_classes) = self.classify(cluster, &dirty, &mut change);
-        self.rows(&BTreeSet::new(), &new_classes, &mut change.verdicts);
-        self.retire(&BTreeSet::new(), &old_classes, &mut change);
+        let (mut new_sets, mut old_sets) = (BTreeSet::new(), BTreeSet::new());
+        self.admit(&mut new_sets, &mut old_sets, (&new_classes, &old_classes), &mut change);
+        self.finish(&new_sets, &new_classes, (&old_sets, &old_classes), &mut change);
         change
+    }
+
+    fn finish(
+        &mut self,
+        new_sets: &BTreeSet<u32>,
+        new_classes: &BTreeSet<u32>,
+        (old_sets, old_classes): (&BTreeSet<u32>, &BTreeSet<u32>),
+        change: &mut Change,
+    ) {
+        for slot in &change.closing {
+            change.endpoints.entry(*slot).or_insert_with(|| self.rules.get(slot).copied().unwrap_or_default());
+        }
+        self.rows(new_sets, new_classes, &mut change.verdicts);
+        self.retire(old_sets, old_classes, change);
     }
 
     /// The rows of some sets with every class, and of some classes with every set.
     fn rows(&self, sets: &BTreeSet<u32>, classes: &BTreeSet<u32>, rows: &mut BTreeMap<VerdictKey, Verdict>) {
+        let mut each = |key, verdict| {
+            rows.insert(key, verdict);
+        };
         for set in sets {
-            verdicts::base(&self.sets, *set, rows);
+            verdicts::base(&self.sets, *set, &mut each);
             for class in self.classes.with_any(self.sets.atoms(*set)) {
-                verdicts::of(&self.sets, &self.classes, *set, class, rows);
+                verdicts::of(&self.sets, &self.classes, *set, class, &mut each);
             }
         }
         for class in classes {
-            for set in self.sets.with_any(&self.classes.signature(*class)) {
-                verdicts::of(&self.sets, &self.classes, set, *class, rows);
+            for set in self.with_class(*class).difference(sets) {
+                verdicts::of(&self.sets, &self.classes, *set, *class, &mut each);
             }
         }
+    }
+
+    /// Sets with an atom that speaks of a class.
+    fn with_class(&self, class: u32) -> BTreeSet<u32> {
+        self.sets.with_any(self.classes.signature(class).iter().map(|(atom, _)| atom))
     }
 
     /// Forgets sets and classes that nothing points to any more.
@@ -193,12 +226,12 @@ impl Policies {
         }
         // A pair of a new one and one that goes is not worth a row.
         gone.retain(|key, _| change.verdicts.remove(key).is_none());
-        change.old_verdicts = gone.into_keys().collect();
+        change.old_verdicts = gone.into_keys().map(|key| key.row()).collect();
     }
 
     /// The names of rule-set cookies.
     pub fn cookies(&self) -> impl Iterator<Item = (u32, &Cookie)> {
-        self.sets.cookies()
+        self.sets.cookies.all()
     }
 
     /// What an endpoint is held to.
@@ -211,7 +244,7 @@ impl Policies {
         match touched {
             Touched::Pod(key) => {
                 self.owners.set_pod(&key, cluster.pods.get(&key), &mut dirty.addresses);
-                dirty.endpoints.extend(self.slots(|pod| *pod == key));
+                dirty.endpoints.extend(self.owners.slots(&key));
             }
             Touched::Namespace(name) => {
                 let first = (name.clone(), String::new());
@@ -230,7 +263,7 @@ impl Policies {
                 for local in before.iter().chain(self.locals.get(&slot)) {
                     dirty.addresses.extend(&local.addresses);
                 }
-                self.owners.set_locals(&self.locals, before.iter().chain(self.locals.get(&slot)));
+                self.owners.set_local(slot, before.as_ref(), self.locals.get(&slot));
                 dirty.endpoints.insert(slot);
             }
         }
@@ -269,12 +302,10 @@ impl Policies {
                 egress: choose(Direction::Egress, before.egress),
                 ingress: choose(Direction::Ingress, before.ingress),
             };
-            if rules != before {
+            if rules != before && local.is_some() {
                 change.endpoints.insert(*slot, rules);
-                if local.is_some() {
-                    change.epochs.insert(*slot);
-                    change.closing.insert(*slot);
-                }
+                change.epochs.insert(*slot);
+                change.closing.insert(*slot);
             }
             match local {
                 Some(_) => self.rules.insert(*slot, rules),
@@ -326,14 +357,7 @@ impl Policies {
             let around = self.blocks.signature(IpNet::from(*address));
             let signature = self.signature(cluster, *address, &around);
             let meant = self.classes.set_meaning(*address, &signature);
-            let atoms = classes::difference(&meant, &signature);
-            let told = |set: &u32| !atoms.is_disjoint(self.sets.atoms(*set));
-            let concerned = self.rules.iter().filter(|(_, rules)| told(&rules.egress) || told(&rules.ingress));
-            let concerned: Vec<u32> = concerned.map(|(slot, _)| *slot).collect();
-            if !concerned.is_empty() {
-                change.closing.extend(self.owners.slot(&self.locals, address));
-            }
-            change.epochs.extend(concerned);
+            self.tell(address, &meant, &signature, change);
             let class = (signature != around).then(|| self.classes.number(signature));
             if class != self.classes.of_address(address) {
                 self.classes.set_address(*address, class);
@@ -343,11 +367,26 @@ impl Policies {
         self.classes.settle()
     }
 
+    /// Something else is said of an address: to those whose rules ask, flows have to be judged again.
+    fn tell(&self, address: &IpAddr, before: &[(u32, u16)], now: &[(u32, u16)], change: &mut Change) {
+        let asking = self.sets.with_any(classes::difference(before, now).iter());
+        if asking.is_empty() {
+            return;
+        }
+        let asks = |rules: &Rules| asking.contains(&rules.egress) || asking.contains(&rules.ingress);
+        let concerned: Vec<u32> = self.rules.iter().filter(|(_, rules)| asks(rules)).map(|(slot, _)| *slot).collect();
+        if !concerned.is_empty() {
+            change.closing.extend(self.owners.slot(address));
+        }
+        change.epochs.extend(concerned);
+    }
+
     /// What every atom in use says of an address.
     fn signature(&self, cluster: &Cluster, address: IpAddr, around: &Signature) -> Signature {
         let mut all: BTreeSet<(u32, u16)> = around.iter().copied().collect();
         let owner = self.owners.owner(&address).and_then(|key| Some((key, cluster.pods.get(key)?)));
-        if let Some((key, pod)) = owner {
+        // An endpoint of this node may outlive its pod's containers.
+        if let Some((key, pod)) = owner.filter(|(_, pod)| pod.has_network()) {
             all.extend(self.atoms.of_pod(cluster, key, pod));
         }
         all.into_iter().collect()

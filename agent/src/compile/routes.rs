@@ -6,9 +6,8 @@ use std::{
 };
 
 use ipnet::IpNet;
-use osmia_maps::layout::{Addr, Route, RouteKey, route::RouteKind};
+use osmia_maps::layout::{Route, RouteKey, route::RouteKind};
 
-use super::address;
 use crate::model::{Cluster, Numbers, Settings, Underlay, cluster::NodeObject};
 
 /// All prefixes. Where two claims meet at one prefix the more certain one wins: this node's own before other nodes', addresses before
@@ -59,7 +58,7 @@ struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn claim(&mut self, prefix: IpNet, kind: RouteKind, node: u16, owner: &'a str) {
-        let key = key(prefix);
+        let key = super::prefix(prefix);
         if let Some(first) = self.owners.get(&key) {
             if *first != owner {
                 self.problems.push(format!("{prefix} is claimed by node {owner:?} and by {first:?}, who has it"));
@@ -71,16 +70,8 @@ impl<'a> Table<'a> {
     }
 
     fn range(&mut self, prefix: IpNet, kind: RouteKind) {
-        self.rows.entry(key(prefix)).or_insert(Route { kind: kind as u8, zero: 0, node: 0 });
+        self.rows.entry(super::prefix(prefix)).or_insert(Route { kind: kind as u8, zero: 0, node: 0 });
     }
-}
-
-fn key(prefix: IpNet) -> RouteKey {
-    let base = match prefix {
-        IpNet::V4(_) => Addr::MAPPED_BITS,
-        IpNet::V6(_) => 0,
-    };
-    RouteKey { bits: base + u32::from(prefix.prefix_len()), addr: address(prefix.network()).0 }
 }
 
 /// Addresses of this node that a pod may reach: not those that are meaningful on one link or inside one namespace only. IPv4

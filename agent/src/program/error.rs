@@ -146,3 +146,22 @@ pub enum ApplyError {
     #[error(transparent)]
     Attach(#[from] AttachError),
 }
+
+/// Why policy rows were not written. What was in force before still is, but where `Map` tells of a write in the middle: then endpoints whose
+/// rules were being changed are shut until a write succeeds.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// More rows than the map takes; nothing was written.
+    #[error("{rows} rows do not fit into map {map}, which takes {capacity}; the policies of before stay in force")]
+    TooMany {
+        /// The map.
+        map: &'static str,
+        /// Rows there would be.
+        rows: usize,
+        /// Rows it takes.
+        capacity: u32,
+    },
+    /// A map.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}

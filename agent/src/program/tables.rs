@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use osmia_maps::{
     Access, MapError, PerCpu, Pins, Table,
     layout::{
-        Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, Meta, Node, Route, RouteKey, Uplink, drops::DropCount,
-        endpoint::E_PRESENT,
+        Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, Meta, Node, Route, RouteKey, Uplink, VerdictKey,
+        VerdictRow, drops::DropCount, endpoint::E_PRESENT,
     },
     tables,
 };
@@ -21,6 +21,9 @@ pub(super) struct Tables {
     pub(super) endpoints: Table<u32, Endpoint>,
     pub(super) endpoint_if: Table<u32, u32>,
     pub(super) endpoint_addr: Table<Addr, u32>,
+    pub(super) peers: Table<Addr, u32>,
+    pub(super) peer_blocks: Table<RouteKey, u32>,
+    pub(super) verdicts: Table<VerdictKey, VerdictRow>,
     pub(super) routes: Table<RouteKey, Route>,
     pub(super) nodes: Table<u32, Node>,
     pub(super) uplinks: Table<u32, Uplink>,
@@ -41,6 +44,9 @@ impl Tables {
             endpoints: tables::ENDPOINTS.open(pins, access)?,
             endpoint_if: tables::ENDPOINT_IF.open(pins, access)?,
             endpoint_addr: tables::ENDPOINT_ADDR.open(pins, access)?,
+            peers: tables::PEERS.open(pins, access)?,
+            peer_blocks: tables::PEER_BLOCKS.open(pins, access)?,
+            verdicts: tables::VERDICTS.open(pins, access)?,
             routes: tables::ROUTES.open(pins, access)?,
             nodes: tables::NODES.open(pins, access)?,
             uplinks: tables::UPLINKS.open(pins, access)?,

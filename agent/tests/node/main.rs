@@ -9,6 +9,7 @@
 
 mod disk;
 mod pods;
+mod policy;
 mod program;
 mod replaced;
 mod space;

@@ -8,15 +8,16 @@ use std::{
 };
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
-use super::PodKey;
+use super::{PodKey, numbers::Numbers};
 use crate::model::{
     Cluster, PodObject, Selector,
     policy::{Namespaces, Peer, Protocol},
 };
 
 /// Whom an atom speaks of.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(super) enum Who {
     /// Every pod.
     AnyPod,
@@ -29,7 +30,7 @@ pub(super) enum Who {
 }
 
 /// One peer, or what its pods call a port.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(super) struct Atom {
     pub(super) who: Who,
     pub(super) named: Option<(Protocol, String)>,
@@ -122,7 +123,9 @@ pub(super) struct Atoms {
     own: BTreeMap<String, BTreeSet<u32>>,
     /// Those that may speak of pods of any.
     wide: BTreeSet<u32>,
-    last: u32,
+    pub(super) given: Numbers,
+    /// Numbers that atoms had before this start.
+    pub(super) recalled: BTreeMap<Atom, u32>,
     born: BTreeSet<u32>,
     unused: BTreeSet<u32>,
 }
@@ -137,8 +140,7 @@ impl Atoms {
             self.unused.remove(number);
             return *number;
         }
-        self.last += 1;
-        let number = self.last;
+        let number = self.recalled.get(&atom).copied().unwrap_or_else(|| self.given.next());
         let atom = Arc::new(atom);
         match &atom.who {
             Who::Own(namespace, _) => {
@@ -165,6 +167,16 @@ impl Atoms {
         }
     }
 
+    /// Numbers of all atoms.
+    pub(super) fn numbers(&self) -> BTreeSet<u32> {
+        self.states.keys().copied().collect()
+    }
+
+    /// By number.
+    pub(super) fn get(&self, number: u32) -> Option<&Atom> {
+        self.states.get(&number).map(|state| &*state.atom)
+    }
+
     /// What came since the last time.
     pub(super) fn born(&mut self) -> Vec<Numbered> {
         let born = std::mem::take(&mut self.born);
@@ -178,6 +190,7 @@ impl Atoms {
         for Numbered { number, atom } in &dead {
             self.numbers.remove(atom);
             self.states.remove(number);
+            self.given.leave(*number);
             self.wide.remove(number);
             if let Who::Own(namespace, _) = &atom.who
                 && let Some(own) = self.own.get_mut(namespace)

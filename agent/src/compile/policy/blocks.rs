@@ -1,16 +1,23 @@
 //! Ranges of addresses: which atoms speak of each.
 //!
 //! Invariant: every range and every exception of an atom in use is a prefix here, and its signature has all ranges around it folded in, so
-//! that the longest prefix of an address says everything that ranges say of it.
+//! that the longest prefix of an address says everything that ranges say of it. [`ALL_V4`] is always one: in the map IPv4 lies inside IPv6
+//! (`::ffff:0:0/96`), and what is said of `::/0` is said of no IPv4 address.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::{
     atoms::{Numbered, Who},
     classes::Signature,
 };
+
+/// All IPv4 addresses.
+pub(super) const ALL_V4: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
 
 #[derive(Debug, Default)]
 struct At {
@@ -68,7 +75,7 @@ impl Blocks {
     }
 
     pub(super) fn contains(&self, prefix: &IpNet) -> bool {
-        self.prefixes.contains_key(prefix)
+        *prefix == ALL_V4 || self.prefixes.contains_key(prefix)
     }
 
     /// The prefixes inside one, itself among them.

@@ -10,11 +10,13 @@ use std::{
 
 use ipnet::IpNet;
 
+use super::{blocks::ALL_V4, numbers::Numbers};
+
 /// What the atoms in use say of an address, sorted: atom, and 0 or the port that the address' pod calls by the atom's name.
 pub(super) type Signature = Arc<[(u32, u16)]>;
 
 /// The atoms of which two signatures say something else.
-pub(super) fn difference(a: &Signature, b: &Signature) -> BTreeSet<u32> {
+pub(super) fn difference(a: &[(u32, u16)], b: &[(u32, u16)]) -> BTreeSet<u32> {
     let (a, b): (BTreeSet<_>, BTreeSet<_>) = (a.iter().collect(), b.iter().collect());
     a.symmetric_difference(&b).map(|(atom, _)| *atom).collect()
 }
@@ -25,7 +27,7 @@ struct State {
     users: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Classes {
     numbers: BTreeMap<Signature, u32>,
     states: BTreeMap<u32, State>,
@@ -34,9 +36,28 @@ pub(super) struct Classes {
     prefixes: BTreeMap<IpNet, u32>,
     /// What is said of each address of a pod, whether by a row of its own or by its range's.
     meanings: BTreeMap<IpAddr, Signature>,
-    last: u32,
+    pub(super) given: Numbers,
+    /// Numbers that signatures had before this start.
+    pub(super) recalled: BTreeMap<Vec<(u32, u16)>, u32>,
     born: BTreeSet<u32>,
     unused: BTreeSet<u32>,
+}
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self {
+            numbers: BTreeMap::new(),
+            states: BTreeMap::new(),
+            with: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            prefixes: BTreeMap::from([(ALL_V4, 0)]),
+            meanings: BTreeMap::new(),
+            given: Numbers::default(),
+            recalled: BTreeMap::new(),
+            born: BTreeSet::new(),
+            unused: BTreeSet::new(),
+        }
+    }
 }
 
 impl Classes {
@@ -48,8 +69,7 @@ impl Classes {
         if let Some(number) = self.numbers.get(&signature) {
             return *number;
         }
-        self.last += 1;
-        let number = self.last;
+        let number = self.recalled.get(&*signature).copied().unwrap_or_else(|| self.given.next());
         for (atom, _) in signature.iter() {
             self.with.entry(*atom).or_default().insert(number);
         }
@@ -62,6 +82,25 @@ impl Classes {
 
     pub(super) fn of_address(&self, address: &IpAddr) -> Option<u32> {
         self.addresses.get(address).copied()
+    }
+
+    /// Numbers of all classes.
+    pub(super) fn numbers(&self) -> BTreeSet<u32> {
+        self.states.keys().copied().collect()
+    }
+
+    pub(super) fn has(&self, class: u32) -> bool {
+        self.states.contains_key(&class)
+    }
+
+    /// The classes of addresses that have another one than their range.
+    pub(super) fn addresses(&self) -> &BTreeMap<IpAddr, u32> {
+        &self.addresses
+    }
+
+    /// The classes of ranges.
+    pub(super) fn prefixes(&self) -> &BTreeMap<IpNet, u32> {
+        &self.prefixes
     }
 
     pub(super) fn of_prefix(&self, prefix: &IpNet) -> Option<u32> {
@@ -121,6 +160,7 @@ impl Classes {
     pub(super) fn forget(&mut self, class: u32) {
         let Some(state) = self.states.remove(&class) else { return };
         self.numbers.remove(&state.signature);
+        self.given.leave(class);
         for (atom, _) in state.signature.iter() {
             if let Some(with) = self.with.get_mut(atom) {
                 with.remove(&class);

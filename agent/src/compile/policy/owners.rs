@@ -1,7 +1,7 @@
 //! Whose an address is.
 //!
 //! Invariant: with several owners for a moment the newest pod has it (by creation time, then by name), and an endpoint of this node before
-//! any other: it is here now, whatever the source still says or does not say yet.
+//! any other: it is here now, whatever the source still says or does not say yet. Of two endpoints the one with the higher slot.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,10 @@ type Claim = (Option<i64>, PodKey);
 pub(super) struct Owners {
     claims: BTreeMap<IpAddr, BTreeSet<Claim>>,
     pods: BTreeMap<PodKey, (Option<i64>, Vec<IpAddr>)>,
-    locals: BTreeMap<IpAddr, PodKey>,
+    /// The endpoints of this node that have an address, by slot.
+    locals: BTreeMap<IpAddr, BTreeMap<u32, Option<PodKey>>>,
+    /// The addresses of this node's endpoints by pod.
+    here: BTreeMap<PodKey, BTreeSet<(IpAddr, u32)>>,
 }
 
 impl Owners {
@@ -46,30 +49,53 @@ impl Owners {
         }
     }
 
-    /// The endpoints of this node; `changed` are those whose addresses may have another owner.
-    pub(super) fn set_locals<'a>(&mut self, locals: &BTreeMap<u32, Local>, changed: impl Iterator<Item = &'a Local>) {
-        for address in changed.flat_map(|local| &local.addresses) {
-            let owner = locals.values().rev().find(|local| local.addresses.contains(address));
-            match owner.and_then(|local| local.pod.clone()) {
-                Some(pod) => self.locals.insert(*address, pod),
-                None => self.locals.remove(address),
-            };
+    /// An endpoint of this node is another now.
+    pub(super) fn set_local(&mut self, slot: u32, before: Option<&Local>, now: Option<&Local>) {
+        if let Some(local) = before {
+            for address in &local.addresses {
+                if let Some(slots) = self.locals.get_mut(address) {
+                    slots.remove(&slot);
+                    if slots.is_empty() {
+                        self.locals.remove(address);
+                    }
+                }
+                if let Some((pod, here)) = local.pod.as_ref().and_then(|pod| Some((pod, self.here.get_mut(pod)?))) {
+                    here.remove(&(*address, slot));
+                    if here.is_empty() {
+                        self.here.remove(pod);
+                    }
+                }
+            }
+        }
+        if let Some(local) = now {
+            for address in &local.addresses {
+                self.locals.entry(*address).or_default().insert(slot, local.pod.clone());
+                if let Some(pod) = &local.pod {
+                    self.here.entry(pod.clone()).or_default().insert((*address, slot));
+                }
+            }
         }
     }
 
     /// The pod that has an address.
     pub(super) fn owner(&self, address: &IpAddr) -> Option<&PodKey> {
-        self.locals.get(address).or_else(|| self.claims.get(address)?.last().map(|(_, key)| key))
+        let here = self.locals.get(address).and_then(|slots| slots.last_key_value()?.1.as_ref());
+        here.or_else(|| self.claims.get(address)?.last().map(|(_, key)| key))
     }
 
     /// The endpoint of this node that has an address.
-    pub(super) fn slot(&self, locals: &BTreeMap<u32, Local>, address: &IpAddr) -> Option<u32> {
-        locals.iter().find(|(_, local)| local.addresses.contains(address)).map(|(slot, _)| *slot)
+    pub(super) fn slot(&self, address: &IpAddr) -> Option<u32> {
+        self.locals.get(address).and_then(|slots| slots.last_key_value()).map(|(slot, _)| *slot)
+    }
+
+    /// The endpoints of this node that are a pod.
+    pub(super) fn slots(&self, key: &PodKey) -> impl Iterator<Item = u32> {
+        self.here.get(key).into_iter().flatten().map(|(_, slot)| *slot)
     }
 
     /// The addresses that a pod has or claims.
     pub(super) fn addresses(&self, key: &PodKey) -> Vec<IpAddr> {
-        let local = self.locals.iter().filter(|(_, pod)| *pod == key).map(|(address, _)| *address);
+        let local = self.here.get(key).into_iter().flatten().map(|(address, _)| *address);
         let told = self.pods.get(key).into_iter().flat_map(|(_, addresses)| addresses).copied();
         local.chain(told).collect()
     }

@@ -1,62 +1,35 @@
 //! Rule sets: what one direction of an endpoint is held to.
 //!
-//! Invariant: a rule set is its key for ever; it lives as long as an endpoint has it. Cookies name rules and isolations; one is never given
-//! to another, and a policy that was written anew has new ones.
+//! Invariant: a rule set is its key for ever; it lives as long as an endpoint has it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
+use osmia_maps::catalogue::PolicyName;
+
 use super::{
     Local,
     atoms::{Atom, Atoms, Who},
     classes::Signature,
+    cookies::{Cookie, Cookies},
+    numbers::Numbers,
     ports::Range,
+    recall::Recalled,
 };
 use crate::model::{
     Cluster, NamedPort,
     policy::{Direction, Peers, Port, Ports, Protocol, Rule},
 };
 
-/// A policy that isolates an endpoint.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Isolating {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid, empty where a manifest has none.
-    pub uid: String,
-}
-
-/// What a cookie stands for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Cookie {
-    /// A rule that allows.
-    Rule {
-        /// The policy.
-        policy: Isolating,
-        /// Which list of it.
-        direction: Direction,
-        /// Index in that list.
-        rule: usize,
-    },
-    /// Isolation by these policies.
-    Isolated(Direction, Vec<Isolating>),
-    /// The endpoint's Pod has not been told yet, and a policy may select it.
-    Provisional(Direction),
-    /// The endpoint's rules are being written this moment.
-    Changing,
-}
-
 /// What makes two endpoints' rules the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Key {
-    direction: Direction,
-    policies: Vec<(Isolating, Arc<[Rule]>)>,
+    pub(super) direction: Direction,
+    pub(super) policies: Vec<(PolicyName, Arc<[Rule]>)>,
     /// The endpoint's ports that rules call by name (ingress).
-    named: Vec<NamedPort>,
+    pub(super) named: Vec<NamedPort>,
 }
 
 /// The rules of an endpoint; `None`: nothing isolates it.
@@ -72,11 +45,11 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
         return None;
     }
     let selecting = policies.filter(|(_, policy)| policy.subject.matches(&pod.labels));
-    let policies: Vec<(Isolating, Arc<[Rule]>)> = selecting
+    let policies: Vec<(PolicyName, Arc<[Rule]>)> = selecting
         .filter_map(|((namespace, name), policy)| {
             let rules = Arc::clone(policy.rules(direction)?);
             let (namespace, name, uid) = (namespace.clone(), name.clone(), policy.uid.clone());
-            Some((Isolating { namespace, name, uid }, rules))
+            Some((PolicyName { namespace, name, uid }, rules))
         })
         .collect();
     if policies.is_empty() {
@@ -122,10 +95,18 @@ pub(super) struct SetRule {
 
 #[derive(Debug)]
 pub(super) struct Set {
-    key: Arc<Key>,
+    pub(super) key: Arc<Key>,
+    /// Too many rows for the budget: it has its base row alone, and nothing is allowed by it.
+    pub(super) over: bool,
+    /// How many rows it has, or would have.
+    pub(super) rows: usize,
     pub(super) isolation: u32,
     pub(super) rules: Vec<SetRule>,
     atoms: BTreeSet<u32>,
+    /// Rules that speak of an atom, by index; sorted.
+    speaking: Vec<(u32, usize)>,
+    /// Rules that speak of anybody.
+    anybody: Vec<usize>,
     users: usize,
 }
 
@@ -134,17 +115,24 @@ pub(super) struct Sets {
     numbers: BTreeMap<Arc<Key>, u32>,
     sets: BTreeMap<u32, Set>,
     with: BTreeMap<u32, BTreeSet<u32>>,
-    last: u32,
-    cookies: Cookies,
+    pub(super) given: Numbers,
+    pub(super) cookies: Cookies,
+    pub(super) recalled: Recalled,
 }
 
 impl Default for Sets {
     fn default() -> Self {
         let mut cookies = Cookies::default();
-        let closed = cookies.take(Cookie::Changing, Arc::from([]));
+        let closed = cookies.take(Cookie::Changing, &none(), None);
         debug_assert_eq!(closed, super::CLOSED_COOKIE);
-        let (numbers, sets, with) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { numbers, sets, with, last: super::CLOSED, cookies }
+        Self {
+            numbers: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            with: BTreeMap::new(),
+            given: Numbers::after(super::CLOSED),
+            cookies,
+            recalled: Recalled::default(),
+        }
     }
 }
 
@@ -154,32 +142,53 @@ impl Sets {
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
-        self.last += 1;
-        let number = self.last;
-        let key = Arc::new(key);
-        let isolating: Vec<Isolating> = key.policies.iter().map(|(policy, _)| policy.clone()).collect();
-        let isolation = match isolating.is_empty() {
-            true => Cookie::Provisional(key.direction),
-            false => Cookie::Isolated(key.direction, isolating),
-        };
-        let isolation = self.cookies.take(isolation, Arc::from([]));
+        let number = self.make(Arc::new(key), false, atoms);
+        new(number);
+        number
+    }
+
+    /// The same rules under another number, over the budget or not any more; the old number is kept until it is forgotten.
+    pub(super) fn renumber(&mut self, number: u32, over: bool, atoms: &mut Atoms) -> Option<u32> {
+        let (key, rows) = self.sets.get(&number).map(|set| (Arc::clone(&set.key), set.rows))?;
+        let new = self.make(key, over, atoms);
+        if let Some(set) = self.sets.get_mut(&new) {
+            set.rows = rows;
+        }
+        Some(new)
+    }
+
+    fn make(&mut self, key: Arc<Key>, over: bool, atoms: &mut Atoms) -> u32 {
+        let before = self.recalled.set(&key, over);
+        let number = before.as_ref().map_or_else(|| self.given.next(), |before| before.number);
+        let isolating: Vec<PolicyName> = key.policies.iter().map(|(policy, _)| policy.clone()).collect();
+        let isolation = Cookie::isolation(key.direction, isolating, over);
+        let known = before.as_ref().map(|before| before.isolation).or_else(|| self.recalled.cookie(&isolation, None));
+        let isolation = self.cookies.take(isolation, &none(), known);
         let mut rules = Vec::new();
         for (policy, of) in &key.policies {
             for (index, rule) in of.iter().enumerate() {
                 let cookie = Cookie::Rule { policy: policy.clone(), direction: key.direction, rule: index };
-                let cookie = self.cookies.take(cookie, Arc::clone(of));
+                let known = before.as_ref().and_then(|before| before.rules.get(rules.len()).copied());
+                let known = known.or_else(|| self.recalled.cookie(&cookie, Some(of)));
+                let cookie = self.cookies.take(cookie, of, known);
                 rules.push(set_rule(rule, &policy.namespace, cookie, &key, atoms));
             }
         }
-        let peers = rules.iter().flat_map(|rule| rule.peers.iter().flatten().copied());
-        let own: BTreeSet<u32> =
-            peers.chain(rules.iter().flat_map(|r| r.named.iter().map(|(atom, _)| *atom))).collect();
+        let of_rule = |(index, rule): (usize, &SetRule)| {
+            let named = rule.named.iter().map(|(atom, _)| *atom);
+            rule.peers.iter().flatten().copied().chain(named).map(move |atom| (atom, index)).collect::<Vec<_>>()
+        };
+        let mut speaking: Vec<(u32, usize)> = rules.iter().enumerate().flat_map(of_rule).collect();
+        speaking.sort_unstable();
+        let own: BTreeSet<u32> = speaking.iter().map(|(atom, _)| *atom).collect();
         for atom in &own {
             self.with.entry(*atom).or_default().insert(number);
         }
+        let anybody = rules.iter().enumerate().filter(|(_, rule)| rule.peers.is_none()).map(|(index, _)| index);
+        let anybody = anybody.collect();
         self.numbers.insert(Arc::clone(&key), number);
-        self.sets.insert(number, Set { key, isolation, rules, atoms: own, users: 0 });
-        new(number);
+        let set = Set { key, over, rows: 0, isolation, rules, atoms: own, speaking, anybody, users: 0 };
+        self.sets.insert(number, set);
         number
     }
 
@@ -211,7 +220,10 @@ impl Sets {
     /// A set that nobody has is known no more.
     pub(super) fn forget(&mut self, number: u32) {
         let Some(set) = self.sets.remove(&number) else { return };
-        self.numbers.remove(&set.key);
+        if self.numbers.get(&set.key) == Some(&number) {
+            self.numbers.remove(&set.key);
+        }
+        self.given.leave(number);
         for atom in &set.atoms {
             if let Some(with) = self.with.get_mut(atom) {
                 with.remove(&number);
@@ -229,19 +241,46 @@ impl Sets {
         self.sets.get(&number)
     }
 
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Set> {
+        self.sets.get_mut(&number)
+    }
+
+    /// Those that endpoints have.
+    pub(super) fn used(&self) -> impl Iterator<Item = (u32, &Set)> {
+        self.sets.iter().filter(|(_, set)| set.users > 0).map(|(number, set)| (*number, set))
+    }
+
     pub(super) fn atoms(&self, number: u32) -> &BTreeSet<u32> {
         static NONE: BTreeSet<u32> = BTreeSet::new();
         self.sets.get(&number).map_or(&NONE, |set| &set.atoms)
     }
 
-    /// Sets with an atom of the signature.
-    pub(super) fn with_any(&self, signature: &Signature) -> BTreeSet<u32> {
-        signature.iter().filter_map(|(atom, _)| self.with.get(atom)).flatten().copied().collect()
+    /// Sets with any of these atoms.
+    pub(super) fn with_any<'a>(&self, atoms: impl Iterator<Item = &'a u32>) -> BTreeSet<u32> {
+        atoms.filter_map(|atom| self.with.get(atom)).flatten().copied().collect()
     }
 
-    pub(super) fn cookies(&self) -> impl Iterator<Item = (u32, &Cookie)> {
-        self.cookies.states.iter().map(|(number, state)| (*number, &state.key.0))
+    /// Numbers of all sets.
+    pub(super) fn numbers(&self) -> BTreeSet<u32> {
+        self.sets.keys().copied().collect()
     }
+}
+
+impl Set {
+    /// The rules that may speak of a class with this signature, in order.
+    pub(super) fn speaking(&self, signature: &Signature) -> impl Iterator<Item = &SetRule> {
+        let of = |atom: u32| {
+            let first = self.speaking.partition_point(|(a, _)| *a < atom);
+            self.speaking.iter().skip(first).take_while(move |(a, _)| *a == atom).map(|(_, index)| *index)
+        };
+        let rules: BTreeSet<usize> =
+            signature.iter().flat_map(|(atom, _)| of(*atom)).chain(self.anybody.iter().copied()).collect();
+        rules.into_iter().filter_map(|index| self.rules.get(index))
+    }
+}
+
+fn none() -> Arc<[Rule]> {
+    Arc::from([])
 }
 
 fn set_rule(rule: &Rule, namespace: &str, cookie: u32, key: &Key, atoms: &mut Atoms) -> SetRule {
@@ -280,49 +319,6 @@ fn numbers(protocol: Protocol, port: &Port, named: &[NamedPort]) -> Vec<Range> {
         Port::Named(name) => {
             let own = named.iter().filter(|port| port.protocol == protocol && port.name == *name);
             own.map(|port| Range { protocol, first: port.port, last: port.port }).collect()
-        }
-    }
-}
-
-type CookieKey = (Cookie, Arc<[Rule]>);
-
-#[derive(Debug)]
-struct CookieState {
-    key: Arc<CookieKey>,
-    users: usize,
-}
-
-#[derive(Debug, Default)]
-struct Cookies {
-    numbers: BTreeMap<Arc<CookieKey>, u32>,
-    states: BTreeMap<u32, CookieState>,
-    last: u32,
-}
-
-impl Cookies {
-    /// The cookie of a name, as long as the rules it comes from are the same.
-    fn take(&mut self, cookie: Cookie, rules: Arc<[Rule]>) -> u32 {
-        let key = (cookie, rules);
-        if let Some(number) = self.numbers.get(&key) {
-            if let Some(state) = self.states.get_mut(number) {
-                state.users += 1;
-            }
-            return *number;
-        }
-        self.last += 1;
-        let key = Arc::new(key);
-        self.numbers.insert(Arc::clone(&key), self.last);
-        self.states.insert(self.last, CookieState { key, users: 1 });
-        self.last
-    }
-
-    fn release(&mut self, number: u32) {
-        let Some(state) = self.states.get_mut(&number) else { return };
-        state.users = state.users.saturating_sub(1);
-        if state.users == 0
-            && let Some(state) = self.states.remove(&number)
-        {
-            self.numbers.remove(&state.key);
         }
     }
 }

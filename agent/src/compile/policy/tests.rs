@@ -1,19 +1,27 @@
 //! The compiled rows against the oracle: random clusters, every event, every order.
 
+mod budget;
+mod flows;
 mod generate;
+mod killed;
 mod maps;
 mod sharing;
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use osmia_maps::catalogue::Catalogue;
 use osmia_oracle::{Direction as Asked, Protocol as Carried, Traffic, World};
 use proptest::prelude::*;
 
 use self::{
+    flows::Flows,
     generate::{Happening, World as Objects},
     maps::Maps,
 };
-use super::*;
+use super::{budget::Budget, *};
+
+/// What is answered to all questions, by endpoint and direction.
+type Answers = BTreeMap<(u32, Direction), Vec<bool>>;
 
 /// Everything that is asked of every endpoint after every event.
 fn questions() -> Vec<(IpAddr, Traffic)> {
@@ -38,7 +46,7 @@ fn protocol(carried: Carried) -> u8 {
 }
 
 /// What the oracle says, by endpoint and direction.
-fn truth(world: &World, locals: &BTreeMap<u32, Local>) -> BTreeMap<(u32, Direction), Vec<bool>> {
+fn truth(world: &World, locals: &BTreeMap<u32, Local>) -> Answers {
     let questions = questions();
     let mut truth = BTreeMap::new();
     for (slot, local) in locals {
@@ -56,7 +64,7 @@ fn truth(world: &World, locals: &BTreeMap<u32, Local>) -> BTreeMap<(u32, Directi
 }
 
 /// What the rows say of the same.
-fn rows(maps: &Maps, locals: &BTreeMap<u32, Local>) -> BTreeMap<(u32, Direction), Vec<bool>> {
+fn rows(maps: &Maps, locals: &BTreeMap<u32, Local>) -> Answers {
     let questions = questions();
     let mut said = BTreeMap::new();
     for slot in locals.keys() {
@@ -71,10 +79,7 @@ fn rows(maps: &Maps, locals: &BTreeMap<u32, Local>) -> BTreeMap<(u32, Direction)
 }
 
 /// Which packets between two endpoints pass, as egress of the one and ingress of the other see them.
-fn pairs(
-    said: &BTreeMap<(u32, Direction), Vec<bool>>,
-    locals: &BTreeMap<u32, Local>,
-) -> BTreeMap<(u32, u32, usize), bool> {
+fn pairs(said: &Answers, locals: &BTreeMap<u32, Local>) -> BTreeMap<(u32, u32, usize), bool> {
     let questions = questions();
     let about = |local: &Local| -> Vec<usize> {
         (0..questions.len()).filter(|i| local.addresses.contains(&questions[*i].0)).collect()
@@ -95,24 +100,50 @@ fn pairs(
     pairs
 }
 
+/// What the oracle says, but that endpoints for whose rules there is no room are isolated.
+fn held(mut truth: Answers, policies: &Policies) -> Answers {
+    for over in policies.over_budget() {
+        if let Some(answers) = truth.get_mut(&(over.slot, over.direction)) {
+            answers.fill(false);
+        }
+    }
+    truth
+}
+
+/// The maps after a start over nothing.
+fn fresh(budget: Budget, cluster: &Cluster, locals: &BTreeMap<u32, Local>) -> Result<Maps, TestCaseError> {
+    let anew = Policies::resume_within(budget, &Catalogue::default(), &Pinned::default(), cluster, locals);
+    let mut fresh = Maps::default();
+    fresh.apply(&anew.change, |_, _| Ok(()))?;
+    fresh.attach(&anew.policies, locals);
+    Ok(fresh)
+}
+
 /// Follows a story event by event and holds the rows against the oracle after each.
-fn follow(story: &[Happening]) -> Result<(), TestCaseError> {
+fn follow(story: &[Happening], budget: Budget) -> Result<(), TestCaseError> {
     let mut objects = Objects::default();
     let mut cluster = Cluster::default();
-    let mut policies = Policies::default();
-    let mut maps = Maps::default();
+    let (nothing, nobody) = (Catalogue::default(), BTreeMap::new());
+    let first = Policies::resume_within(budget, &nothing, &Pinned::default(), &cluster, &nobody);
+    let (mut policies, mut maps) = (first.policies, Maps::default());
+    maps.apply(&first.change, |_, _| Ok(()))?;
+    let mut flows = Flows::default();
     for happening in story {
         let before = (truth(&objects.world(), &objects.locals()), objects.locals());
         let touched = objects.apply(happening, &mut cluster);
         let change = policies.update(&cluster, touched);
         let (world, locals) = (objects.world(), objects.locals());
         let wanted = truth(&world, &locals);
-        maps.apply(&change, |maps, step| {
+        if let Happening::Deleted(pod) = happening {
+            maps.remove(pod + 1);
+        }
+        maps.apply(&change, |maps, write| {
             let said = rows(maps, &locals);
+            flows.open(maps, &said);
             let (old, new) = (pairs(&before.0, &before.1), pairs(&wanted, &locals));
             for (pair, passes) in pairs(&said, &locals) {
                 let (Some(old), Some(new)) = (old.get(&pair), new.get(&pair)) else { continue };
-                prop_assert!(!passes || *old || *new, "{step}: pair {pair:?} after {happening:?}");
+                prop_assert!(!passes || *old || *new, "{write:?}: pair {pair:?} after {happening:?}");
             }
             // Whoever is asked in the middle is told what was or what will be, or to stay out.
             for (key, answers) in said {
@@ -120,27 +151,34 @@ fn follow(story: &[Happening]) -> Result<(), TestCaseError> {
                 for (i, passes) in answers.iter().enumerate() {
                     prop_assert!(
                         !passes || old[i] || new[i],
-                        "{step}: {key:?} {:?} after {happening:?}",
+                        "{write:?}: {key:?} {:?} after {happening:?}",
                         questions()[i]
                     );
                 }
             }
             Ok(())
         })?;
+        maps.attach(&policies, &locals);
         let said = rows(&maps, &locals);
-        for (key, answers) in &wanted {
+        for (key, answers) in &held(wanted, &policies) {
             for (i, passes) in answers.iter().enumerate() {
                 prop_assert_eq!(said[key][i], *passes, "{:?} {:?} after {:?}", key, questions()[i], happening);
             }
         }
+        let over = policies.over_budget();
         maps.apply(&policies.collect(&cluster), |_, _| Ok(()))?;
-        prop_assert_eq!(&rows(&maps, &locals), &said, "collecting changed a meaning after {:?}", happening);
+        let collected = rows(&maps, &locals);
+        prop_assert!(
+            collected == said || over != policies.over_budget(),
+            "collecting changed a meaning after {happening:?}"
+        );
+        prop_assert_eq!(flows.outlived(&maps, &collected), None, "a flow passes by what was, after {:?}", happening);
 
-        let (_, anew) = Policies::from_scratch(&cluster, &locals);
-        let mut fresh = Maps::default();
-        fresh.apply(&anew, |_, _| Ok(()))?;
-        prop_assert_eq!(&rows(&fresh, &locals), &said, "another start says something else after {:?}", happening);
+        let fresh = fresh(budget, &cluster, &locals)?;
+        prop_assert_eq!(&rows(&fresh, &locals), &collected, "another start says something else after {:?}", happening);
         prop_assert_eq!(fresh.sizes(), maps.sizes(), "rows left or missing after {:?}", happening);
+        // Those of an endpoint that is shut, and of all of IPv4, are none that a rule asked for.
+        prop_assert!(maps.sizes()[0] <= budget.limit + 1, "{:?} with a budget of {budget:?}", maps.sizes());
     }
     Ok(())
 }
@@ -154,6 +192,14 @@ proptest! {
 
     #[test]
     fn every_event_leaves_what_the_oracle_says(story in generate::story()) {
-        follow(&story)?;
+        follow(&story, Budget::default())?;
+    }
+
+    #[test]
+    fn over_the_budget_an_endpoint_is_isolated_whatever_the_order_of_events(
+        story in generate::story(),
+        limit in 12..60_usize,
+    ) {
+        follow(&story, Budget { limit })?;
     }
 }

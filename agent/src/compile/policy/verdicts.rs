@@ -3,8 +3,6 @@
 //! A lookup asks (rule set, class of the peer); where that pair has no row for the traffic, (rule set, class 0), which holds what anyone may
 //! do; where that has none either, the set's base row: isolated.
 
-use std::collections::BTreeMap;
-
 use osmia_maps::layout::{
     self, Asked, VerdictRow,
     policy::{BASE_BITS, CLASS_BITS, PART_LOOSE, PROTO_BITS, V_ALLOW, V_BASE},
@@ -64,37 +62,50 @@ pub struct Verdict {
     pub cookie: u32,
 }
 
-/// The rows of a set for anybody.
-pub(super) fn base(sets: &Sets, number: u32, rows: &mut BTreeMap<VerdictKey, Verdict>) {
+/// The rows of a set for anybody; of one that is over the budget nothing but its base row.
+pub(super) fn base(sets: &Sets, number: u32, each: &mut impl FnMut(VerdictKey, Verdict)) {
     let Some(set) = sets.get(number) else { return };
-    rows.insert(VerdictKey::Base(number), Verdict { allow: false, cookie: set.isolation });
-    pair(set, number, 0, &Signature::default(), rows);
-}
-
-/// The rows of a set for a class that one of its atoms speaks of.
-pub(super) fn of(sets: &Sets, classes: &Classes, number: u32, class: u32, rows: &mut BTreeMap<VerdictKey, Verdict>) {
-    if let Some(set) = sets.get(number) {
-        pair(set, number, class, &classes.signature(class), rows);
+    each(VerdictKey::Base(number), Verdict { allow: false, cookie: set.isolation });
+    if !set.over {
+        pair(set, number, 0, &Signature::default(), each);
     }
 }
 
-fn pair(set: &Set, number: u32, class: u32, signature: &Signature, rows: &mut BTreeMap<VerdictKey, Verdict>) {
+/// The rows of a set for a class that one of its atoms speaks of.
+pub(super) fn of(sets: &Sets, classes: &Classes, number: u32, class: u32, each: &mut impl FnMut(VerdictKey, Verdict)) {
+    if let Some(set) = sets.get(number).filter(|set| !set.over) {
+        pair(set, number, class, &classes.signature(class), each);
+    }
+}
+
+/// How many rows a set would have for a class, the budget aside.
+pub(super) fn count(set: &Set, classes: &Classes, class: u32) -> usize {
+    let mut count = 0;
+    pair(set, 0, class, &classes.signature(class), &mut |_, _| count += 1);
+    count
+}
+
+fn pair(set: &Set, number: u32, class: u32, signature: &Signature, each: &mut impl FnMut(VerdictKey, Verdict)) {
     let mut decisions: Vec<(Wanted, Verdict)> = Vec::new();
-    for rule in &set.rules {
+    for rule in set.speaking(signature) {
         let verdict = Verdict { allow: true, cookie: rule.cookie };
         decisions.extend(traffic(rule, signature).into_iter().map(|wanted| (wanted, verdict)));
     }
     // All of them allow: the broad ones first make the fewest rows.
     decisions.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.map_or(u32::MAX, |r| u32::from(r.last - r.first))));
     let all = decisions.iter().any(|(wanted, verdict)| wanted.is_none() && verdict.allow);
+    let mut loose = None;
     for (scope, verdict) in ports::rows(&decisions) {
+        // Rows of a protocol come together.
         if let Scope::Ports { protocol, .. } = scope
             && verdict.allow
             && !all
+            && loose != Some(protocol)
         {
-            rows.entry(VerdictKey::Pair(number, class, Scope::Loose { protocol })).or_insert(verdict);
+            loose = Some(protocol);
+            each(VerdictKey::Pair(number, class, Scope::Loose { protocol }), verdict);
         }
-        rows.insert(VerdictKey::Pair(number, class, scope), verdict);
+        each(VerdictKey::Pair(number, class, scope), verdict);
     }
 }
 

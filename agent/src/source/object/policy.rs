@@ -168,7 +168,13 @@ impl RawPeer {
 
 impl RawBlock {
     fn fold(self) -> Result<Peer, String> {
-        let range = |text: &str| text.parse::<IpNet>().map_err(|_| format!("{text:?} is no CIDR"));
+        let range = |text: &str| match text.parse::<IpNet>() {
+            // In the tables IPv4 lies there; the API speaks of either family by its own text.
+            Ok(IpNet::V6(range)) if range.prefix_len() >= 96 && range.addr().to_ipv4_mapped().is_some() => {
+                Err(format!("{text:?} is an IPv4 range in IPv6's form"))
+            }
+            range => range.map_err(|_| format!("{text:?} is no CIDR")),
+        };
         let cidr = range(&self.cidr)?.trunc();
         let mut except = BTreeSet::new();
         for text in self.except.unwrap_or_default() {

@@ -134,7 +134,7 @@ pub(super) fn story() -> impl Strategy<Value = Vec<Happening>> {
     (opening, prop::collection::vec(happening(), 1..8)).prop_map(|(opening, then)| [opening, then].concat())
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+pub(super) fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         2 => namespace(),
         4 => pod(),

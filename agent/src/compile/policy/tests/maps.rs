@@ -3,82 +3,166 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use ipnet::IpNet;
+use osmia_maps::layout::{
+    self, VerdictRow,
+    policy::{OPEN, V_ALLOW},
+};
 use proptest::test_runner::TestCaseError;
 
 use super::super::*;
 
-#[derive(Default, Debug)]
+/// A single write.
+#[derive(Clone, Debug)]
+pub(super) enum Write {
+    Verdict(layout::VerdictKey, VerdictRow),
+    Rules(u32, Rules),
+    Peer(IpAddr, Option<u32>),
+    Block(IpNet, Option<u32>),
+    Epoch(u32),
+    Bury(layout::VerdictKey),
+}
+
+/// All writes of a change but those after the barrier, in order.
+pub(super) fn writes(change: &Change) -> Vec<Write> {
+    let closed = Rules { egress: CLOSED, ingress: CLOSED };
+    let mut writes: Vec<Write> = Vec::new();
+    writes.extend(change.verdicts.iter().map(|(key, verdict)| Write::Verdict(key.row(), verdict.row(key))));
+    writes.extend(change.closing.iter().map(|slot| Write::Rules(*slot, closed)));
+    writes.extend(change.peers.iter().map(|(address, class)| Write::Peer(*address, *class)));
+    writes.extend(change.blocks.iter().map(|(range, class)| Write::Block(*range, *class)));
+    writes.extend(change.endpoints.iter().map(|(slot, rules)| Write::Rules(*slot, *rules)));
+    writes.extend(change.epochs.iter().map(|slot| Write::Epoch(*slot)));
+    writes
+}
+
+/// Those after the barrier.
+pub(super) fn burials(change: &Change) -> Vec<Write> {
+    change.old_verdicts.iter().map(|key| Write::Bury(*key)).collect()
+}
+
+#[derive(Clone, Default, Debug)]
 pub(super) struct Maps {
-    verdicts: BTreeMap<VerdictKey, Verdict>,
-    peers: BTreeMap<IpAddr, u32>,
-    blocks: BTreeMap<IpNet, u32>,
-    endpoints: BTreeMap<u32, Rules>,
+    pinned: Pinned,
+    epochs: BTreeMap<u32, u32>,
+    /// All rows that ever were.
+    ever: BTreeMap<layout::VerdictKey, VerdictRow>,
 }
 
 impl Maps {
-    /// Writes a change, one write after the other; `look` is asked after each.
+    /// Writes a change, one write after the other; `look` is asked after each that packets could notice.
     pub(super) fn apply(
         &mut self,
         change: &Change,
-        mut look: impl FnMut(&Self, &str) -> Result<(), TestCaseError>,
+        mut look: impl FnMut(&Self, &Write) -> Result<(), TestCaseError>,
     ) -> Result<(), TestCaseError> {
-        for (key, verdict) in &change.verdicts {
-            assert!(self.verdicts.insert(*key, *verdict).is_none(), "{key:?} is written twice");
+        for write in writes(change).into_iter().chain(burials(change)) {
+            self.write(&write);
+            look(self, &write)?;
         }
-        look(self, "after the new verdicts")?;
-        for slot in &change.closing {
-            self.endpoints.insert(*slot, Rules { egress: CLOSED, ingress: CLOSED });
-            look(self, "while shutting endpoints")?;
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, write: &Write) {
+        match write {
+            Write::Verdict(key, row) => {
+                let before = self.pinned.verdicts.insert(*key, *row);
+                assert!(before.is_none(), "{key:?} is written twice");
+                let ever = *self.ever.entry(*key).or_insert(*row);
+                assert_eq!(ever, *row, "{key:?} meant something else before");
+            }
+            Write::Rules(slot, rules) => {
+                if let Some(row) = self.pinned.rules.get_mut(slot) {
+                    *row = *rules;
+                }
+            }
+            Write::Peer(address, class) => set(&mut self.pinned.peers, *address, *class),
+            Write::Block(range, class) => set(&mut self.pinned.blocks, *range, *class),
+            Write::Epoch(slot) => *self.epochs.entry(*slot).or_default() += 1,
+            Write::Bury(key) => {
+                assert!(self.pinned.verdicts.remove(key).is_some(), "{key:?} was never written");
+            }
         }
-        for (address, class) in &change.peers {
-            set(&mut self.peers, *address, *class);
-            look(self, "between two addresses")?;
+    }
+
+    /// An endpoint's row comes.
+    pub(super) fn put(&mut self, slot: u32, rules: Rules) {
+        self.pinned.rules.insert(slot, rules);
+        self.write(&Write::Epoch(slot));
+    }
+
+    /// An endpoint's row goes.
+    pub(super) fn remove(&mut self, slot: u32) {
+        self.pinned.rules.remove(&slot);
+        self.write(&Write::Epoch(slot));
+    }
+
+    /// Puts and removes rows as the endpoints are.
+    pub(super) fn attach(&mut self, policies: &Policies, locals: &BTreeMap<u32, Local>) {
+        let gone: Vec<u32> = self.pinned.rules.keys().filter(|slot| !locals.contains_key(slot)).copied().collect();
+        gone.into_iter().for_each(|slot| self.remove(slot));
+        for slot in locals.keys() {
+            if !self.pinned.rules.contains_key(slot) {
+                self.put(*slot, policies.rules(*slot));
+            }
         }
-        for (range, class) in &change.blocks {
-            set(&mut self.blocks, *range, *class);
-            look(self, "between two ranges")?;
-        }
-        for (slot, rules) in &change.endpoints {
-            set(&mut self.endpoints, *slot, (*rules != Rules::default()).then_some(*rules));
-            look(self, "between two endpoints")?;
-        }
-        for key in &change.old_verdicts {
-            assert!(self.verdicts.remove(key).is_some(), "{key:?} was never written");
-        }
-        look(self, "at the end")
+    }
+
+    pub(super) fn pinned(&self) -> &Pinned {
+        &self.pinned
+    }
+
+    /// What is not there any more may be written as something else: nobody remembers.
+    pub(super) fn forget_the_past(&mut self) {
+        self.ever = self.pinned.verdicts.clone();
+    }
+
+    pub(super) fn epoch(&self, slot: u32) -> u32 {
+        self.epochs.get(&slot).copied().unwrap_or_default()
     }
 
     pub(super) fn sizes(&self) -> [usize; 4] {
-        [self.verdicts.len(), self.peers.len(), self.blocks.len(), self.endpoints.len()]
+        let Pinned { peers, blocks, rules, verdicts } = &self.pinned;
+        [verdicts.len(), peers.len(), blocks.len(), rules.len()]
     }
 
     /// Whether an endpoint's rules let a packet pass.
     pub(super) fn passes(&self, slot: u32, direction: Direction, peer: IpAddr, protocol: u8, port: u16) -> bool {
-        let rules = self.endpoints.get(&slot).copied().unwrap_or_default();
+        let Some(rules) = self.pinned.rules.get(&slot) else { return false };
         let set = match direction {
             Direction::Ingress => rules.ingress,
             Direction::Egress => rules.egress,
         };
-        match set {
-            0 => return true,
-            CLOSED => return false,
-            _ => {}
+        if set == OPEN {
+            return true;
         }
-        let class = self.peers.get(&peer).copied().unwrap_or_else(|| {
-            let around = self.blocks.iter().filter(|(range, _)| range.contains(&peer));
-            around.max_by_key(|(range, _)| range.prefix_len()).map_or(0, |(_, class)| *class)
-        });
+        let class = self.pinned.peers.get(&peer).copied().unwrap_or_else(|| self.around(peer));
         let verdict = self.longest(set, class, protocol, port).or_else(|| self.longest(set, 0, protocol, port));
-        let base = || self.verdicts.get(&VerdictKey::Base(set)).expect("a set has a base row");
-        verdict.unwrap_or_else(base).allow
+        let base = || self.pinned.verdicts.get(&VerdictKey::Base(set).row()).expect("a set has a base row");
+        verdict.unwrap_or_else(base).flags & V_ALLOW != 0
     }
 
-    fn longest(&self, set: u32, class: u32, protocol: u8, port: u16) -> Option<&Verdict> {
+    /// In the map IPv4 lies inside IPv6.
+    fn around(&self, peer: IpAddr) -> u32 {
+        let whole = |address: IpAddr| match address {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        let bits = |range: &IpNet| u32::from(range.prefix_len()) + if range.addr().is_ipv4() { 96 } else { 0 };
+        let covers = |range: &IpNet| {
+            let differ = whole(range.network()).to_bits() ^ whole(peer).to_bits();
+            differ.leading_zeros() >= bits(range)
+        };
+        let around = self.pinned.blocks.iter().filter(|(range, _)| covers(range));
+        around.max_by_key(|(range, _)| bits(range)).map_or(0, |(_, class)| *class)
+    }
+
+    fn longest(&self, set: u32, class: u32, protocol: u8, port: u16) -> Option<&VerdictRow> {
         let prefixes = (0..=16).rev().map(|bits: u8| {
             let mask = u16::MAX.checked_shl(u32::from(16 - bits)).unwrap_or(0);
             Scope::Ports { protocol, port: port & mask, bits }
         });
-        prefixes.chain([Scope::All]).find_map(|scope| self.verdicts.get(&VerdictKey::Pair(set, class, scope)))
+        let mut keys = prefixes.chain([Scope::All]).map(|scope| VerdictKey::Pair(set, class, scope).row());
+        keys.find_map(|key| self.pinned.verdicts.get(&key))
     }
 }
 

@@ -9,13 +9,13 @@ use crate::{
 };
 
 #[derive(Default)]
-struct Lab {
-    cluster: Cluster,
-    policies: Policies,
+pub(super) struct Lab {
+    pub(super) cluster: Cluster,
+    pub(super) policies: Policies,
 }
 
 impl Lab {
-    fn is(&mut self, object: Value) -> Change {
+    pub(super) fn is(&mut self, object: Value) -> Change {
         let read = manifest::parse(&object.to_string()).unwrap();
         let mut touched = Vec::new();
         for object in read {
@@ -39,17 +39,17 @@ impl Lab {
         self.policies.update(&self.cluster, touched)
     }
 
-    fn pod(&mut self, name: &str, ip: &str, labels: Value) -> Change {
+    pub(super) fn pod(&mut self, name: &str, ip: &str, labels: Value) -> Change {
         self.is(json!({"kind": "Pod", "metadata": {"namespace": "a", "name": name, "labels": labels},
                        "status": {"podIPs": [{"ip": ip}]}}))
     }
 
-    fn endpoint(&mut self, slot: u32, name: &str, ip: &str) -> Change {
+    pub(super) fn endpoint(&mut self, slot: u32, name: &str, ip: &str) -> Change {
         let local = Local { pod: Some(("a".into(), name.into())), addresses: vec![ip.parse().unwrap()] };
         self.policies.update(&self.cluster, [Touched::Endpoint(slot, Some(local))])
     }
 
-    fn policy(&mut self, name: &str, spec: Value) -> Change {
+    pub(super) fn policy(&mut self, name: &str, spec: Value) -> Change {
         self.is(json!({"kind": "NetworkPolicy", "metadata": {"namespace": "a", "name": name}, "spec": spec}))
     }
 }

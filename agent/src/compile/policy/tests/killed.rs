@@ -1,0 +1,210 @@
+//! The agent killed between any two of its writes, and started again over what is there.
+
+use osmia_maps::catalogue::Line;
+use prop::sample::Index;
+
+use super::{
+    flows::Flows,
+    maps::{Write, burials, writes},
+    *,
+};
+
+/// What an agent does, one step after the other.
+#[derive(Clone, Debug)]
+enum Step {
+    Line(Line),
+    Row(Write),
+}
+
+/// What outlives an agent.
+#[derive(Clone, Default)]
+struct Node {
+    maps: Maps,
+    catalogue: Catalogue,
+    flows: Flows,
+}
+
+impl Node {
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Line(line) => self.catalogue.take(line.clone()),
+            Step::Row(write) => {
+                if let Write::Verdict(key, row) = write {
+                    let (set, class) = (key.asked.set, key.asked.class);
+                    assert!(set == CLOSED || self.catalogue.sets.contains_key(&set), "set {set} has no name");
+                    assert!(class == 0 || self.catalogue.classes.contains_key(&class), "class {class} has no name");
+                    assert!(self.catalogue.cookies.contains_key(&row.cookie), "cookie {} has no name", row.cookie);
+                }
+                self.maps.write(write);
+            }
+        }
+    }
+}
+
+/// The steps of a change, and of collecting what it leaves.
+fn steps(policies: &mut Policies, change: &Change, cluster: &Cluster, generation: &mut u64, start: bool) -> Vec<Step> {
+    let mut steps = one(policies, change, generation, start);
+    let rest = policies.collect(cluster);
+    steps.extend(one(policies, &rest, generation, false));
+    steps
+}
+
+fn one(policies: &mut Policies, change: &Change, generation: &mut u64, start: bool) -> Vec<Step> {
+    let (names, gone) = (policies.take_names(), policies.take_gone());
+    if change.is_empty() && names.is_empty() && !start {
+        return gone.into_iter().map(Step::Line).collect();
+    }
+    *generation += 1;
+    let begins = Line::Generation { generation: *generation, last: policies.last() };
+    let ends = Line::InForce { generation: *generation, at_ms: 0, took_us: 0, policies: vec![] };
+    let mut steps: Vec<Step> = names.into_iter().chain([begins]).map(Step::Line).collect();
+    steps.extend(writes(change).into_iter().map(Step::Row));
+    steps.push(Step::Line(ends));
+    steps.extend(burials(change).into_iter().map(Step::Row));
+    steps.extend(gone.map(Step::Line));
+    steps
+}
+
+/// Takes steps and looks after each whether more passes than `before` or at the end.
+fn walk(node: &mut Node, steps: &[Step], world: &Objects, before: &Answers) -> Result<(), TestCaseError> {
+    let (locals, wanted) = (world.locals(), truth(&world.world(), &world.locals()));
+    let pairs_before = pairs(before, &locals);
+    let pairs_wanted = pairs(&wanted, &locals);
+    for step in steps {
+        node.take(step);
+        if matches!(step, Step::Line(_)) {
+            continue;
+        }
+        let said = rows(&node.maps, &locals);
+        node.flows.open(&node.maps, &said);
+        for (pair, passes) in pairs(&said, &locals) {
+            let (Some(old), Some(new)) = (pairs_before.get(&pair), pairs_wanted.get(&pair)) else { continue };
+            prop_assert!(!passes || *old || *new, "pair {pair:?} after {step:?}");
+        }
+        for (key, answers) in said {
+            let (Some(old), Some(new)) = (before.get(&key), wanted.get(&key)) else { continue };
+            for (i, passes) in answers.iter().enumerate() {
+                prop_assert!(!passes || old[i] || new[i], "{key:?} {:?} after {step:?}", questions()[i]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Everything is as the oracle says, no row is left or missing, and no flow passes by what was.
+fn settled(node: &Node, world: &Objects, cluster: &Cluster, policies: &Policies) -> Result<(), TestCaseError> {
+    let locals = world.locals();
+    let said = rows(&node.maps, &locals);
+    for (key, answers) in held(truth(&world.world(), &locals), policies) {
+        for (i, passes) in answers.iter().enumerate() {
+            prop_assert_eq!(said[&key][i], *passes, "{:?} {:?}", key, questions()[i]);
+        }
+    }
+    let fresh = fresh(policies.budget, cluster, &locals)?;
+    prop_assert_eq!(rows(&fresh, &locals), said.clone(), "another start says something else");
+    prop_assert_eq!(fresh.sizes(), node.maps.sizes(), "rows left or missing");
+    prop_assert_eq!(node.flows.outlived(&node.maps, &said), None, "a flow passes by what was");
+    Ok(())
+}
+
+#[derive(Clone, Debug)]
+struct Death {
+    /// How many steps of the last change, and of each start after it, were taken.
+    cuts: Vec<Index>,
+    /// What happens meanwhile.
+    away: Vec<Happening>,
+    /// The file was written anew at each start.
+    compact: bool,
+    /// The file is lost.
+    lost: bool,
+}
+
+fn death() -> impl Strategy<Value = Death> {
+    let away = prop::collection::vec(generate::happening(), 0..4);
+    (prop::collection::vec(any::<Index>(), 1..4), away, any::<bool>(), prop::bool::weighted(0.15))
+        .prop_map(|(cuts, away, compact, lost)| Death { cuts, away, compact, lost })
+}
+
+fn follow(story: &[Happening], deaths: &[(Index, Death)], budget: Budget) -> Result<(), TestCaseError> {
+    let (mut world, mut cluster, mut node) = (Objects::default(), Cluster::default(), Node::default());
+    let mut generation = 0;
+    let start = |node: &Node, cluster: &Cluster, world: &Objects| {
+        Policies::resume_within(budget, &node.catalogue, node.maps.pinned(), cluster, &world.locals())
+    };
+    let Resumed { mut policies, change, .. } = start(&node, &cluster, &world);
+    let all = steps(&mut policies, &change, &cluster, &mut generation, true);
+    all.iter().for_each(|step| node.take(step));
+    for (n, happening) in story.iter().enumerate() {
+        let before = rows(&node.maps, &world.locals());
+        let touched = world.apply(happening, &mut cluster);
+        let change = policies.update(&cluster, touched);
+        let all = steps(&mut policies, &change, &cluster, &mut generation, false);
+        if let Happening::Deleted(pod) = happening {
+            node.maps.remove(pod + 1);
+        }
+        let Some((_, death)) = deaths.iter().find(|(at, _)| at.index(story.len()) == n) else {
+            walk(&mut node, &all, &world, &before)?;
+            node.maps.attach(&policies, &world.locals());
+            settled(&node, &world, &cluster, &policies)?;
+            continue;
+        };
+        let (first, again) = death.cuts.split_first().expect("one cut at least");
+        walk(&mut node, &all[..first.index(all.len() + 1)], &world, &before)?;
+        for happening in &death.away {
+            world.apply(happening, &mut cluster);
+        }
+        if death.lost {
+            node.catalogue = Catalogue::default();
+            node.maps.forget_the_past();
+            generation = 0;
+        }
+        for cut in again.iter().map(Some).chain([None]) {
+            if death.compact {
+                let mut short = Catalogue::default();
+                node.catalogue.lines().into_iter().for_each(|line| short.take(line));
+                node.catalogue = short;
+            }
+            let before = rows(&node.maps, &world.locals());
+            let mut resumed = start(&node, &cluster, &world);
+            prop_assert!(death.lost || resumed.unknown.is_none(), "{:?}", resumed.unknown);
+            generation = generation.max(node.catalogue.generation);
+            let all = steps(&mut resumed.policies, &resumed.change, &cluster, &mut generation, true);
+            let taken = cut.map_or(all.len(), |cut| cut.index(all.len() + 1));
+            walk(&mut node, &all[..taken], &world, &before)?;
+            policies = resumed.policies;
+        }
+        node.maps.attach(&policies, &world.locals());
+        settled(&node, &world, &cluster, &policies)?;
+
+        let mut again = start(&node, &cluster, &world);
+        prop_assert_eq!(again.unknown, None);
+        prop_assert_eq!(again.change, Change::default(), "a start over what is right writes");
+        prop_assert_eq!((again.policies.take_names(), again.policies.take_gone()), (vec![], None));
+        prop_assert_eq!(again.policies.collect(&cluster), Change::default());
+        if policies.over_budget().is_empty() {
+            prop_assert_eq!(again.policies.last(), policies.last());
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(32), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn killed_anywhere_the_next_start_goes_on_as_if_nothing_had_been(
+        story in generate::story(),
+        deaths in prop::collection::vec((any::<Index>(), death()), 1..4),
+    ) {
+        follow(&story, &deaths, Budget::default())?;
+    }
+
+    #[test]
+    fn killed_over_the_budget_the_same_endpoints_stay_isolated(
+        story in generate::story(),
+        deaths in prop::collection::vec((any::<Index>(), death()), 1..3),
+        limit in 12..60_usize,
+    ) {
+        follow(&story, &deaths, Budget { limit })?;
+    }
+}
