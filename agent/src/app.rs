@@ -21,16 +21,18 @@ mod dataplane;
 mod instance;
 mod log;
 mod model;
+mod policing;
 
 use dataplane::Shared;
 pub use log::init as init_log;
 use model::Model;
+use policing::Policing;
 
 use crate::{
     attachments::{self, Attachments, Limits, Outside, links::KernelLinks},
     clock::{Clock, SystemClock},
     config::{Args, ProgramLogArg, check_ports},
-    model::{Cluster, Numbers, Settings},
+    model::{Numbers, Settings},
     program::{self, Attaching, Dataplane, OBJECT, Options, ProgramLog},
     publish::Publisher,
     readiness::Readiness,
@@ -65,8 +67,8 @@ pub fn run(args: &Args) -> Result<()> {
 async fn start(args: &Args, settings: Settings) -> Result<()> {
     let mut stop = stop_signal()?;
     let readiness = Readiness::default();
-    let [maps, network, journal, queue] =
-        ["dataplane", "underlay", "attachments", "queue and socket"].map(|task| readiness.task(task));
+    let [maps, network, journal, policy, queue] =
+        ["dataplane", "underlay", "attachments", "policy", "queue and socket"].map(|task| readiness.task(task));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     check_ports(settings.masquerade_ports, Path::new("/proc/sys/net/ipv4/ip_local_port_range"))?;
     for folder in [&args.state, &args.run] {
@@ -89,11 +91,9 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     }
 
     let SourceSpec::Folder(folder) = &args.source;
+    let told_at = time::Instant::now();
     let (mut source, events) = FolderSource::start(folder, &args.state)?;
-    let mut cluster = Cluster::default();
-    for event in events {
-        cluster.apply(event);
-    }
+    let mut policing = Policing::open(&args.run, Arc::clone(&clock), Arc::clone(&metrics))?;
 
     let attaching = if args.clsact { Attaching::Clsact } else { Attaching::Auto };
     let log = match args.program_log {
@@ -110,17 +110,18 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     if log != ProgramLog::Off {
         tokio::spawn(opened.program_log()?.follow());
     }
-    let shared = Shared::new(opened);
+    policing.take(&mut opened, events, told_at);
+    let shared = Shared::new(opened, policing);
     maps.done();
 
     // From here on the node's devices are kept as they should be.
-    let (want, wanted) = watch::channel(Wanted::new(&cluster, &settings));
+    let (want, wanted) = watch::channel(shared.with_cluster(|cluster| Wanted::new(cluster, &settings)));
     let (mut underlay, service) = underlay::start(wanted)?;
     tokio::spawn(service);
     let Some(first) = first_underlay(&mut underlay, &mut stop).await? else { return Ok(()) };
 
     let numbers = Numbers::recover(&node_rows(&pins)?);
-    let mut model = Model::new(cluster, settings, numbers, first, want, shared.clone(), Arc::clone(&metrics));
+    let mut model = Model::new(settings, numbers, first, want, shared.clone(), Arc::clone(&metrics));
     let mut retry = !model.bring();
     network.done();
 
@@ -129,6 +130,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         links: Box::new(KernelLinks::new()?),
         publisher: args.publish.as_deref().map(|dir| Publisher::new(dir, &model.settings().node)),
         clock: Arc::clone(&clock),
+        told: shared.told(),
     };
     let limits = Limits {
         address_rest: Duration::from_secs(args.address_rest),
@@ -136,8 +138,12 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         netns: args.netns.clone(),
         ..Limits::default()
     };
-    let attachments = Attachments::open(&args.state, &boot_id, model.facts(), model.pods(), outside, limits).await?;
+    let attachments = Attachments::open(&args.state, &boot_id, model.facts(), &model.pods(), outside, limits).await?;
     journal.done();
+    // Before the first ADD, and before a queued DEL: until now each endpoint's rules stayed as an earlier agent left them.
+    shared.begin_policy(attachments.locals());
+    tokio::spawn(shared.clone().tend_policy());
+    policy.done();
     let drained = attachments.drain(&args.state).await?;
     let cni = socket::bind(&args.run.join("cni.sock"))?;
     // Only now: a plugin that waited for the queue finds the socket open.
@@ -159,7 +165,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
             () = stop.changed() => break,
             events = source.next() => {
                 metrics.problems("manifests", source.problems().len());
-                if !model.take(events) && !retry {
+                if !model.take(events, time::Instant::now()) && !retry {
                     continue;
                 }
                 if model.awaits_ways() {

@@ -5,15 +5,16 @@
 //! meaning. Everything is found by (container id, interface name) alone.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use osmia_cni::protocol::Failure;
-use tokio::sync::{RwLock, RwLockReadGuard};
+use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
-use crate::{clock::Clock, publish::Publisher};
+use crate::{clock::Clock, compile::policy::Local, publish::Publisher};
 
 mod add;
 mod check;
@@ -50,6 +51,8 @@ pub struct Outside {
     pub publisher: Option<Publisher>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// Changes whenever the source told of pods, namespaces or policies.
+    pub told: watch::Receiver<()>,
 }
 
 /// Settings of attachments.
@@ -63,6 +66,8 @@ pub struct Limits {
     pub garbage_after: Duration,
     /// Folder of the pods' network namespaces, as this agent sees it.
     pub netns: PathBuf,
+    /// How long an ADD waits for its pod to be told.
+    pub pod_wait: Duration,
 }
 
 impl Default for Limits {
@@ -74,6 +79,7 @@ impl Default for Limits {
             // Longer than any ADD takes.
             garbage_after: Duration::from_secs(60),
             netns: PathBuf::from("/run/netns"),
+            pod_wait: Duration::from_secs(5),
         }
     }
 }
@@ -97,6 +103,7 @@ pub struct Attachments {
     state: Mutex<State>,
     outside: Mutex<Outside>,
     clock: Arc<dyn Clock>,
+    told: watch::Receiver<()>,
     journal: Journal,
     locks: KeyLocks,
     /// Read: from a line's writing until the state says the same. Written: to compact, which writes the state.
@@ -111,6 +118,13 @@ impl Attachments {
         let mut state = self.state();
         state.addresses.set_ranges(&facts.pod_cidrs);
         state.facts = facts;
+    }
+
+    /// The complete ones by slot, as policy knows them.
+    pub fn locals(&self) -> BTreeMap<u32, Local> {
+        let state = self.state();
+        let added = state.records.values().filter(|record| record.ifindex().is_some());
+        added.map(|record| (record.slot, record.local())).collect()
     }
 
     /// For metrics.

@@ -5,6 +5,7 @@
 pub mod addresses;
 pub mod app;
 pub mod attachments;
+pub mod catalogue;
 pub mod clock;
 pub mod compile;
 pub mod config;

@@ -40,7 +40,7 @@ pub use sweep::Swept;
 use std::fmt;
 
 use aya::Ebpf;
-use osmia_maps::{Pins, layout::Meta};
+use osmia_maps::{MapError, Pins, layout::Meta};
 use tracing::info;
 
 use self::{apply::Installed, links::Links, migrate::reached, tables::Tables};
@@ -153,6 +153,17 @@ impl Dataplane {
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// Says which generation of the catalogue names the rows that are written from here on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn name_rows(&mut self, generation: u64) -> Result<(), MapError> {
+        let meta = Meta { catalogue: generation, ..self.meta };
+        self.tables.meta.put(&0, &meta)?;
+        self.meta = meta;
+        Ok(())
     }
 
     /// What this kernel can do, and what is done instead where it cannot.

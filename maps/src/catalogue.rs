@@ -2,8 +2,8 @@
 //! after a reboot.
 //!
 //! Invariant: a name is in the file before the row that uses it is in a map, so that whoever reads rows first and the file afterwards finds
-//! every name. Only the agent writes: it appends, and at its start replaces the file by a shorter one that says the same. A last line that is
-//! not whole was never followed by rows.
+//! every name. Only the agent writes: it appends, and at its start, and when most of it is history, replaces the file by a shorter one that
+//! says the same. A last line that is not whole was never followed by rows.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The one open dataplane, shared by those who write rows.
+//! The one open dataplane and what is enforced by it, shared by those who write rows.
 
 use std::{
     collections::BTreeMap,
@@ -7,33 +7,96 @@ use std::{
 
 use anyhow::{Result, ensure};
 use osmia_maps::layout::Endpoint;
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
 
+use super::policing::{Policing, Rows, Taken};
 use crate::{
     attachments::outside::Endpoints,
     clock::Clock,
-    compile::Desired,
-    program::{Applied, ApplyError, Dataplane},
+    compile::{
+        Desired,
+        policy::{Change, Local, Pinned, PodKey},
+    },
+    model::{Cluster, Event},
+    program::{self, Applied, ApplyError, Dataplane, Garbage},
     serve::metrics::Metrics,
 };
 
 /// A handle. No guard is held across an await.
 #[derive(Clone)]
 pub(super) struct Shared {
-    dataplane: Arc<Mutex<Dataplane>>,
+    owned: Arc<Mutex<Owned>>,
+}
+
+struct Owned {
+    dataplane: Dataplane,
+    policing: Policing<Dataplane>,
 }
 
 impl Shared {
-    pub(super) fn new(dataplane: Dataplane) -> Self {
-        Self { dataplane: Arc::new(Mutex::new(dataplane)) }
+    pub(super) fn new(dataplane: Dataplane, policing: Policing<Dataplane>) -> Self {
+        Self { owned: Arc::new(Mutex::new(Owned { dataplane, policing })) }
+    }
+
+    /// Looks at the cluster.
+    pub(super) fn with_cluster<T>(&self, look: impl FnOnce(&Cluster) -> T) -> T {
+        look(self.open().policing.cluster())
+    }
+
+    /// Takes in events that came at `since`; the policies among them are in force when this returns.
+    pub(super) fn take(&self, events: Vec<Event>, since: Instant) -> Taken {
+        let Owned { dataplane, policing } = &mut *self.open();
+        policing.take(dataplane, events, since)
+    }
+
+    /// See [`Policing::begin`].
+    pub(super) fn begin_policy(&self, locals: BTreeMap<u32, Local>) {
+        let Owned { dataplane, policing } = &mut *self.open();
+        policing.begin(dataplane, locals);
+    }
+
+    /// See [`Policing::told`].
+    pub(super) fn told(&self) -> watch::Receiver<()> {
+        self.open().policing.told()
+    }
+
+    /// What of policy can wait: tries again what was refused, and removes old rows, each after a barrier that began when nothing led to it
+    /// any more. Never ends.
+    pub(super) async fn tend_policy(self) {
+        let work = self.open().policing.work();
+        loop {
+            let retry = self.open().policing.retry_at();
+            tokio::select! {
+                () = work.notified() => {}
+                () = time::sleep_until(retry.unwrap_or_else(Instant::now)), if retry.is_some() => {
+                    let Owned { dataplane, policing } = &mut *self.open();
+                    policing.try_again(dataplane);
+                }
+            }
+            let graves = self.open().policing.graves();
+            if graves.is_empty() {
+                continue;
+            }
+            // Up to tens of milliseconds, on a thread of its own.
+            if let Err(error) = tokio::task::spawn_blocking(program::barrier).await {
+                tracing::error!(%error, "cannot wait for packets under way: old policy rows stay until the next start");
+                continue;
+            }
+            let Owned { dataplane, policing } = &mut *self.open();
+            policing.bury(dataplane, graves);
+        }
     }
 
     pub(super) fn apply(&self, desired: &Desired) -> Result<Applied, ApplyError> {
-        self.open().apply(desired)
+        self.open().dataplane.apply(desired)
     }
 
     /// Expired flows and pins of devices that are gone.
     pub(super) fn housekeep(&self, clock: &dyn Clock, metrics: &Metrics) {
-        let dataplane = self.open();
+        let Owned { dataplane, .. } = &*self.open();
         match dataplane.sweep(clock) {
             Ok(swept) => metrics.flows(swept.flows),
             Err(error) => tracing::error!(%error, "sweeping flows"),
@@ -48,34 +111,75 @@ impl Shared {
 
     /// The counters.
     pub(super) fn tell(&self, metrics: &Metrics) {
-        match self.open().snapshot() {
+        let Owned { dataplane, policing } = &*self.open();
+        match dataplane.snapshot() {
             Ok(snapshot) => metrics.dataplane(&snapshot),
             Err(error) => tracing::error!(%error, "reading the counters"),
         }
+        metrics.policy(&policing.counts());
     }
 
-    fn open(&self) -> MutexGuard<'_, Dataplane> {
-        self.dataplane.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, Owned> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Endpoints for Shared {
-    fn put(&mut self, slot: u32, endpoint: Endpoint) -> Result<()> {
-        Ok(self.open().put_endpoint(slot, endpoint)?)
+    fn put(&mut self, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()> {
+        let Owned { dataplane, policing } = &mut *self.open();
+        policing.put(dataplane, slot, endpoint, pod)
     }
 
     fn remove(&mut self, slot: u32) -> Result<()> {
-        self.open().remove_endpoint(slot)?;
-        Ok(())
+        let Owned { dataplane, policing } = &mut *self.open();
+        policing.remove(dataplane, slot)
+    }
+
+    fn awaits(&self, pod: &PodKey) -> bool {
+        self.open().policing.awaits(pod)
     }
 
     fn list(&self) -> Result<BTreeMap<u32, Endpoint>> {
-        Ok(self.open().endpoints()?)
+        Ok(self.open().dataplane.endpoints()?)
     }
 
     fn check(&self, slot: u32, wanted: &Endpoint) -> Result<()> {
-        let wrong = self.open().check_endpoint(slot, wanted)?;
+        let wrong = self.open().dataplane.check_endpoint(slot, wanted)?;
         ensure!(wrong.is_empty(), "{}", wrong.join("; "));
+        Ok(())
+    }
+}
+
+impl Rows for Dataplane {
+    type Garbage = Garbage;
+
+    fn pinned_policy(&self) -> Result<Pinned> {
+        Ok(self.pinned_policy()?)
+    }
+
+    fn name_rows(&mut self, generation: u64) -> Result<()> {
+        Ok(self.name_rows(generation)?)
+    }
+
+    fn write_policy(&mut self, change: &Change) -> Result<Garbage> {
+        Ok(self.write_policy(change)?)
+    }
+
+    fn bury_policy(&mut self, garbage: Garbage) -> Result<()> {
+        self.bury_policy(garbage)?;
+        Ok(())
+    }
+
+    fn endpoint(&self, slot: u32) -> Result<Option<Endpoint>> {
+        Ok(self.endpoints()?.remove(&slot))
+    }
+
+    fn put_endpoint(&mut self, slot: u32, endpoint: Endpoint) -> Result<()> {
+        Ok(self.put_endpoint(slot, endpoint)?)
+    }
+
+    fn remove_endpoint(&mut self, slot: u32) -> Result<()> {
+        self.remove_endpoint(slot)?;
         Ok(())
     }
 }

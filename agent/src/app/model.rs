@@ -2,20 +2,19 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::dataplane::Shared;
 use crate::{
     attachments::{NodeFacts, known::Pods},
     compile::{Desired, addresses_to_resolve, compile, pod_mtu},
-    model::{Cluster, Event, Numbers, Settings, Underlay},
+    model::{Event, Numbers, Settings, Underlay},
     serve::metrics::Metrics,
     underlay::Wanted,
 };
 
-/// Cluster, underlay and numbers.
+/// Underlay and numbers; the cluster is where its policies are.
 pub(super) struct Model {
-    cluster: Cluster,
     settings: Settings,
     numbers: Numbers,
     underlay: Underlay,
@@ -32,7 +31,6 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn new(
-        cluster: Cluster,
         settings: Settings,
         numbers: Numbers,
         underlay: Underlay,
@@ -41,7 +39,6 @@ impl Model {
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
-            cluster,
             settings,
             numbers,
             underlay,
@@ -59,18 +56,15 @@ impl Model {
     }
 
     /// The pods of the source, of all nodes.
-    pub(super) fn pods(&self) -> &Pods {
-        &self.cluster.pods
+    pub(super) fn pods(&self) -> Pods {
+        self.shared.with_cluster(|cluster| cluster.pods.clone())
     }
 
-    /// Takes events in; whether the cluster changed.
-    pub(super) fn take(&mut self, events: Vec<Event>) -> bool {
-        let mut changed = false;
-        for event in events {
-            changed |= self.cluster.apply(event);
-        }
+    /// Takes in events that came at `since`; whether there is something to bring. What they say of policy is in force when this returns.
+    pub(super) fn take(&mut self, events: Vec<Event>, since: Instant) -> bool {
+        let changed = self.shared.take(events, since).nodes;
         if changed {
-            let wanted = Wanted::new(&self.cluster, &self.settings);
+            let wanted = self.shared.with_cluster(|cluster| Wanted::new(cluster, &self.settings));
             self.want.send_if_modified(|old| {
                 let new = *old != wanted;
                 if new {
@@ -84,7 +78,8 @@ impl Model {
 
     /// Whether nodes have addresses whose way is still being asked for. Their rows would be missing, those of before are better.
     pub(super) fn awaits_ways(&self) -> bool {
-        !addresses_to_resolve(&self.cluster, &self.settings.node).is_subset(&self.underlay.asked)
+        let asked = self.shared.with_cluster(|cluster| addresses_to_resolve(cluster, &self.settings.node));
+        !asked.is_subset(&self.underlay.asked)
     }
 
     pub(super) fn set_underlay(&mut self, underlay: Underlay) {
@@ -93,11 +88,12 @@ impl Model {
         self.brought = None;
     }
 
-    /// Brings the maps to the model. False: they refused, and it has to be tried again. Pods come and go without anything to bring, as a
-    /// rule.
+    /// Brings nodes, routes and configuration to the model. False: the maps refused, and it has to be tried again.
     pub(super) fn bring(&mut self) -> bool {
-        let without = self.numbers.assign(&self.cluster, &self.settings.node);
-        let compiled = compile(&self.cluster, &self.underlay, &self.settings, &self.numbers);
+        let (without, compiled) = self.shared.with_cluster(|cluster| {
+            let without = self.numbers.assign(cluster, &self.settings.node);
+            (without, compile(cluster, &self.underlay, &self.settings, &self.numbers))
+        });
         let numberless = without.into_iter().map(|name| format!("node {name:?}: all node numbers are in use"));
         self.problems = compiled.problems.into_iter().chain(numberless).collect();
         self.metrics.problems("model", self.problems.len());
@@ -128,13 +124,15 @@ impl Model {
 
     /// What attachments need to know.
     pub(super) fn facts(&self) -> NodeFacts {
-        let this = self.cluster.nodes.get(&self.settings.node);
-        NodeFacts {
-            name: self.settings.node.clone(),
-            pod_cidrs: this.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
-            pod_mtu: pod_mtu(this, &self.underlay, &self.settings),
-            ipv6: self.underlay.ipv6,
-        }
+        self.shared.with_cluster(|cluster| {
+            let this = cluster.nodes.get(&self.settings.node);
+            NodeFacts {
+                name: self.settings.node.clone(),
+                pod_cidrs: this.map(|node| node.pod_cidrs.clone()).unwrap_or_default(),
+                pod_mtu: pod_mtu(this, &self.underlay, &self.settings),
+                ipv6: self.underlay.ipv6,
+            }
+        })
     }
 
     /// Whether there is something to say that [`Self::say`] has not said.

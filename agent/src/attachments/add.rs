@@ -7,6 +7,7 @@ use osmia_cni::{
     spec::error::code,
 };
 use osmia_maps::layout::maps::MAX_ENDPOINTS;
+use tokio::time;
 
 use super::{
     Attachments, failure,
@@ -133,6 +134,8 @@ impl Attachments {
     /// It was undone meanwhile, or programs, maps or journal refused; everything is undone then.
     pub async fn commit(&self, session: u64, key: &AttachmentKey, mac: &str, ifindex: u32) -> Result<(), Failure> {
         let host_link = host_link_name(key);
+        // Without the attachment's turn: a DEL waits for nobody.
+        self.await_pod(session, &host_link).await;
         let _turn = self.locks.lock(&host_link).await;
         let mut record = {
             let state = self.state();
@@ -168,6 +171,38 @@ impl Attachments {
         }
     }
 
+    /// Waits until the source has told of an ADD's pod, where policy may isolate it: its first packet is to be judged by what it is. After
+    /// [`super::Limits::pod_wait`] it goes on as one of which nothing is known, and is judged again when it is told.
+    async fn await_pod(&self, session: u64, host_link: &str) {
+        let pod = {
+            let state = self.state();
+            let own = state.sessions.get(host_link) == Some(&session);
+            state.records.get(host_link).filter(|_| own).and_then(Record::pod_key)
+        };
+        let Some(pod) = pod else { return };
+        let mut told = self.told.clone();
+        let until = time::Instant::now() + self.limits.pod_wait;
+        loop {
+            told.mark_unchanged();
+            if !self.outside().endpoints.awaits(&pod) {
+                return;
+            }
+            match time::timeout_at(until, told.changed()).await {
+                Ok(Ok(())) => {}
+                // The agent stops.
+                Ok(Err(_)) => return,
+                Err(_) => break,
+            }
+        }
+        let (namespace, name) = pod;
+        let waited = self.limits.pod_wait;
+        tracing::warn!(
+            pod = format!("{namespace}/{name}"),
+            ?waited,
+            "the source has not told of it: isolated until it does"
+        );
+    }
+
     fn complete(&self, record: &mut Record, mac: &str, ifindex: u32) -> Result<(), Failure> {
         let pod_mac = parse_mac(mac).ok_or_else(|| Failure::new(code::DECODE, format!("{mac:?} is no MAC address")))?;
         record.pod_mac = pod_mac;
@@ -180,7 +215,7 @@ impl Attachments {
             let endpoint = record.endpoint(ifindex);
             self.outside()
                 .endpoints
-                .put(record.slot, endpoint)
+                .put(record.slot, endpoint, record.pod_key())
                 .map_err(|e| failure::dataplane("attaching the pod", &e))?;
         }
         self.write(&Line::Commit { host_link: record.host_link.clone(), ifindex, pod_mac })

@@ -13,13 +13,14 @@ use anyhow::{Result, bail};
 use osmia_cni::protocol::{AttachmentKey, host_link_name};
 use osmia_maps::layout::Endpoint;
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use super::{
     Attachments, Limits, NodeFacts, Outside,
     known::Pods,
     outside::{Endpoints, Links},
 };
-use crate::{clock::Clock, publish::Publisher};
+use crate::{clock::Clock, compile::policy::PodKey, publish::Publisher};
 
 /// The kernel: it outlives agents.
 #[derive(Clone, Default)]
@@ -28,6 +29,10 @@ pub(crate) struct Kernel(Arc<Mutex<Inner>>);
 #[derive(Default)]
 pub(crate) struct Inner {
     pub(crate) rows: BTreeMap<u32, Endpoint>,
+    /// Whose each row is.
+    pub(crate) pods: BTreeMap<u32, Option<PodKey>>,
+    /// The source has told of no pod.
+    pub(crate) untold: bool,
     pub(crate) links: BTreeMap<u32, String>,
     pub(crate) retired: Vec<u32>,
     pub(crate) refuse_rows: bool,
@@ -59,13 +64,18 @@ impl Kernel {
 }
 
 impl Endpoints for Kernel {
-    fn put(&mut self, slot: u32, endpoint: Endpoint) -> Result<()> {
+    fn put(&mut self, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()> {
         let mut inner = self.get();
         if inner.refuse_rows {
             bail!("the map is full");
         }
         inner.rows.insert(slot, endpoint);
+        inner.pods.insert(slot, pod);
         Ok(())
+    }
+
+    fn awaits(&self, _: &PodKey) -> bool {
+        self.get().untold
     }
 
     fn remove(&mut self, slot: u32) -> Result<()> {
@@ -136,6 +146,7 @@ pub(crate) struct Node {
     pub(crate) boot: &'static str,
     pub(crate) ranges: Vec<&'static str>,
     pub(crate) pods: Pods,
+    pub(crate) told: watch::Sender<()>,
 }
 
 impl Node {
@@ -151,6 +162,7 @@ impl Node {
             boot: "boot-1",
             ranges: vec!["10.1.0.0/24", "fd00:1::/64"],
             pods: Pods::new(),
+            told: watch::Sender::default(),
         }
     }
 
@@ -165,6 +177,7 @@ impl Node {
             links: Box::new(self.kernel.clone()),
             publisher: Some(Publisher::new(self.publish.path(), "n")),
             clock: Arc::new(self.clock.clone()),
+            told: self.told.subscribe(),
         };
         let facts = NodeFacts {
             name: "n".into(),

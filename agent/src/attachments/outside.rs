@@ -5,13 +5,19 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use osmia_maps::layout::Endpoint;
 
+use crate::compile::policy::PodKey;
+
 /// Endpoint rows and programs.
 pub trait Endpoints: Send {
-    /// Attaches the programs, then writes the rows. In force when it returns.
+    /// Attaches the programs, then writes the rows, the endpoint's with the rule sets of this pod; `None` is asked of no policy. In force
+    /// when it returns.
     ///
     /// # Errors
-    /// The link is gone or a map refused.
-    fn put(&mut self, slot: u32, endpoint: Endpoint) -> Result<()>;
+    /// The link is gone, or a map or the catalogue refused.
+    fn put(&mut self, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()>;
+
+    /// Whether the source has not told of this pod yet and its policies depend on what it will tell.
+    fn awaits(&self, pod: &PodKey) -> bool;
 
     /// Removes the rows and raises the slot's epoch; an empty slot is fine. When it returns no packet passes.
     ///

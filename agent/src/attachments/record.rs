@@ -9,7 +9,10 @@ use osmia_maps::layout::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::compile::GATEWAY_MAC;
+use crate::compile::{
+    GATEWAY_MAC,
+    policy::{Local, PodKey},
+};
 
 /// An attachment. The host link's name is its identity inside the agent: it follows from the key, and it is all that is known of a link
 /// whose record was lost.
@@ -113,6 +116,19 @@ impl Record {
             mac: self.pod_mac,
             ..Endpoint::default()
         }
+    }
+
+    /// The pod, where the runtime named one.
+    #[must_use]
+    pub fn pod_key(&self) -> Option<PodKey> {
+        let PodRef { namespace, name, .. } = &self.pod;
+        (!name.is_empty()).then(|| (namespace.clone(), name.clone()))
+    }
+
+    /// The endpoint as policy knows it.
+    #[must_use]
+    pub fn local(&self) -> Local {
+        Local { pod: self.pod_key(), addresses: self.addresses.clone() }
     }
 
     /// For messages: the key, or the link where the key was lost.

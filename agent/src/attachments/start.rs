@@ -71,11 +71,12 @@ impl Attachments {
             facts: NodeFacts::default(),
         };
         claim(&mut state);
-        let clock = Arc::clone(&outside.clock);
+        let (clock, told) = (Arc::clone(&outside.clock), outside.told.clone());
         let attachments = Arc::new(Self {
             state: Mutex::new(state),
             outside: Mutex::new(outside),
             clock,
+            told,
             journal,
             locks: KeyLocks::default(),
             gate: tokio::sync::RwLock::new(()),
@@ -188,7 +189,7 @@ impl Attachments {
 
     fn put(&self, record: &Record) -> Result<()> {
         let Some(ifindex) = record.ifindex() else { return Ok(()) };
-        self.outside().endpoints.put(record.slot, record.endpoint(ifindex))
+        self.outside().endpoints.put(record.slot, record.endpoint(ifindex), record.pod_key())
     }
 
     fn keep(&self, slot: u32, row: osmia_maps::layout::Endpoint, host_link: String) {

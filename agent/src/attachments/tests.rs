@@ -17,6 +17,7 @@ use super::{
 use crate::model::cluster::PodObject;
 
 mod disk;
+mod untold;
 
 const NETNS: (u64, u64) = (4, 100);
 const MAC: &str = "02:70:0a:01:00:02";

@@ -37,6 +37,11 @@ struct Reason {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Map {
+    map: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct Range {
     range: String,
     state: &'static str,
@@ -65,6 +70,35 @@ pub struct Metrics {
     packets: Family<Named, Counter>,
     drops: Family<Reason, Counter>,
     dropped_bytes: Family<Reason, Counter>,
+    policies: Family<State, Gauge64>,
+    policy_endpoints: Family<State, Gauge64>,
+    policy_rows: Family<Map, Gauge64>,
+    policy_generation: Gauge64,
+    policy_delay: Histogram,
+    policy_changes: Family<State, Counter>,
+}
+
+/// What policy is made of, at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PolicyCounts {
+    /// NetworkPolicies.
+    pub policies: usize,
+    /// Those of them with parts that the API would refuse.
+    pub refused_in_part: usize,
+    /// Endpoints that no policy selects.
+    pub open: usize,
+    /// Endpoints that one selects.
+    pub isolated: usize,
+    /// Endpoints whose Pod was not told yet, isolated until it is.
+    pub provisional: usize,
+    /// Endpoints that are shut since their rules could not be written.
+    pub refused: usize,
+    /// Endpoints of which the runtime named no pod.
+    pub unmanaged: usize,
+    /// Generation of the catalogue.
+    pub generation: u64,
+    /// A change could not be written and is tried again.
+    pub waiting: bool,
 }
 
 /// Seconds: from a tenth of a millisecond, what an ADD takes here, to what kubelet waits.
@@ -89,6 +123,12 @@ impl Default for Metrics {
             packets: Family::default(),
             drops: Family::default(),
             dropped_bytes: Family::default(),
+            policies: Family::default(),
+            policy_endpoints: Family::default(),
+            policy_rows: Family::default(),
+            policy_generation: Gauge64::default(),
+            policy_delay: seconds(),
+            policy_changes: Family::default(),
         };
         let mut registry = new.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let r = &mut *registry;
@@ -106,6 +146,17 @@ impl Default for Metrics {
         r.register("packets", "Packets by what was done with them", new.packets.clone());
         r.register("dropped_packets", "Packets dropped, by reason", new.drops.clone());
         r.register_with_unit("dropped", "Bytes dropped, by reason", Unit::Bytes, new.dropped_bytes.clone());
+        r.register("policies", "NetworkPolicies that the source tells", new.policies.clone());
+        r.register("policy_endpoints", "Endpoints by what policy makes of them", new.policy_endpoints.clone());
+        r.register("policy_rows", "Rows of the policy maps", new.policy_rows.clone());
+        r.register("policy_generation", "Generation of the policy rows", new.policy_generation.clone());
+        r.register_with_unit(
+            "policy_delay",
+            "From an event to its enforcement",
+            Unit::Seconds,
+            new.policy_delay.clone(),
+        );
+        r.register("policy_changes", "Attempts to bring policy into force", new.policy_changes.clone());
         drop(registry);
         new
     }
@@ -166,6 +217,42 @@ impl Metrics {
             store(&self.drops.get_or_create(&label), count.packets);
             store(&self.dropped_bytes.get_or_create(&label), count.bytes);
         }
+        for (map, rows) in &snapshot.policy_rows {
+            self.policy_rows.get_or_create(&Map { map }).set(*rows);
+        }
+    }
+
+    /// A change of policy is in force, so long after the event that it follows from, if there was one.
+    pub fn policy_changed(&self, delay: Option<Duration>) {
+        self.policy_changes.get_or_create(&State { state: "done" }).inc();
+        if let Some(delay) = delay {
+            self.policy_delay.observe(delay.as_secs_f64());
+        }
+    }
+
+    /// A change of policy could not be brought into force.
+    pub fn policy_refused(&self) {
+        self.policy_changes.get_or_create(&State { state: "failed" }).inc();
+    }
+
+    /// What policy is made of.
+    pub fn policy(&self, counts: &PolicyCounts) {
+        let PolicyCounts { policies, refused_in_part, open, isolated, provisional, refused, unmanaged, .. } = *counts;
+        self.problems("policy", refused + usize::from(counts.waiting));
+        for (state, count) in [("known", policies), ("refused_in_part", refused_in_part)] {
+            self.policies.get_or_create(&State { state }).set(count as u64);
+        }
+        let endpoints = [
+            ("open", open),
+            ("isolated", isolated),
+            ("provisional", provisional),
+            ("refused", refused),
+            ("unmanaged", unmanaged),
+        ];
+        for (state, count) in endpoints {
+            self.policy_endpoints.get_or_create(&State { state }).set(count as u64);
+        }
+        self.policy_generation.set(counts.generation);
     }
 
     /// The text that Prometheus reads.
@@ -221,7 +308,12 @@ mod tests {
         metrics.dataplane(&Snapshot {
             stats: vec![(Stat::ForwardPeer, 12)],
             drops: vec![(DropReason::SourceGuard, DropCount { packets: 2, bytes: 200 })],
+            policy_rows: vec![("verdicts", 7)],
         });
+        metrics.policy(&PolicyCounts { policies: 5, provisional: 1, generation: 9, ..PolicyCounts::default() });
+        metrics.policy_changed(Some(Duration::from_millis(3)));
+        metrics.policy_changed(None);
+        metrics.policy_refused();
         metrics.problems("manifests", 2);
         metrics.applied(true);
         let text = metrics.text();
@@ -233,6 +325,13 @@ mod tests {
             "osmia_dropped_packets_total{reason=\"SOURCE_GUARD\"} 2",
             "osmia_dropped_bytes_total{reason=\"SOURCE_GUARD\"} 200",
             "osmia_problems{state=\"manifests\"} 2",
+            "osmia_policies{state=\"known\"} 5",
+            "osmia_policy_endpoints{state=\"provisional\"} 1",
+            "osmia_policy_rows{map=\"verdicts\"} 7",
+            "osmia_policy_generation 9",
+            "osmia_policy_delay_seconds_count 1",
+            "osmia_policy_changes_total{state=\"done\"} 2",
+            "osmia_policy_changes_total{state=\"failed\"} 1",
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }

@@ -15,11 +15,13 @@ use osmia_agent::{
         outside::{Endpoints, Links},
     },
     clock::SystemClock,
+    compile::policy::PodKey,
 };
 use osmia_cni::protocol::{AttachmentKey, PodRef, host_link_name};
 use osmia_maps::layout::Endpoint;
 use rustix::mount::{MountFlags, mount};
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use crate::space;
 
@@ -34,9 +36,13 @@ struct There {
 }
 
 impl Endpoints for Kernel {
-    fn put(&mut self, slot: u32, endpoint: Endpoint) -> anyhow::Result<()> {
+    fn put(&mut self, slot: u32, endpoint: Endpoint, _: Option<PodKey>) -> anyhow::Result<()> {
         self.0.lock().unwrap().rows.insert(slot, endpoint);
         Ok(())
+    }
+
+    fn awaits(&self, _: &PodKey) -> bool {
+        false
     }
 
     fn remove(&mut self, slot: u32) -> anyhow::Result<()> {
@@ -88,6 +94,7 @@ async fn open(state: &Path, kernel: &Kernel) -> Arc<Attachments> {
         links: Box::new(kernel.clone()),
         publisher: None,
         clock: Arc::new(SystemClock),
+        told: watch::channel(()).1,
     };
     let facts =
         NodeFacts { name: "n".into(), pod_cidrs: vec!["10.1.0.0/24".parse().unwrap()], pod_mtu: 1500, ipv6: false };

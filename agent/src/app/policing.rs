@@ -1,0 +1,488 @@
+//! The cluster's policies and their way into the maps.
+//!
+//! Invariant: names are in the catalogue before the rows that use them are in a map, and leave it after; an endpoint's row is written with its
+//! rule sets in it, and where they cannot be written it is shut. After a refusal the maps and the catalogue are read again, and what differs
+//! is written: nothing is believed to be there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use osmia_maps::{
+    catalogue::{Catalogue, Line, PodName, PolicyName},
+    layout::Endpoint,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+use crate::{
+    catalogue::CatalogueFile,
+    clock::Clock,
+    compile::policy::{CLOSED, Change, Local, OverBudget, Pinned, PodKey, Policies, Resumed, Rules, Touched},
+    model::{Cluster, Event},
+    program::is_same,
+    serve::metrics::{Metrics, PolicyCounts},
+};
+
+/// After the maps or the catalogue refused.
+const RETRY: Duration = Duration::from_secs(2);
+/// Of an endpoint of which it is not sure what it may do.
+const SHUT: Rules = Rules { egress: CLOSED, ingress: CLOSED };
+
+/// What of the dataplane policy needs; tests have their own.
+pub(super) trait Rows {
+    /// Old rows.
+    type Garbage;
+
+    fn pinned_policy(&self) -> Result<Pinned>;
+    fn name_rows(&mut self, generation: u64) -> Result<()>;
+    fn write_policy(&mut self, change: &Change) -> Result<Self::Garbage>;
+    fn bury_policy(&mut self, garbage: Self::Garbage) -> Result<()>;
+    fn endpoint(&self, slot: u32) -> Result<Option<Endpoint>>;
+    fn put_endpoint(&mut self, slot: u32, endpoint: Endpoint) -> Result<()>;
+    fn remove_endpoint(&mut self, slot: u32) -> Result<()>;
+}
+
+/// What events changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Taken {
+    /// A Node.
+    pub(super) nodes: bool,
+}
+
+/// Old rows and their names, until no packet under way can ask for them.
+pub(super) struct Grave<G> {
+    /// Of another than the present one it is void: the rows may be in use again.
+    era: u64,
+    garbage: G,
+    names: Option<Line>,
+}
+
+/// What was told since the last generation that is in force.
+#[derive(Default)]
+struct News {
+    /// When the first of it came; `None`: nothing did.
+    since: Option<Instant>,
+    /// The policies that came, changed or went.
+    policies: BTreeSet<PodKey>,
+}
+
+/// Cluster, policies and catalogue.
+pub(super) struct Policing<R: Rows> {
+    cluster: Cluster,
+    /// `None` until the source has told all it knows: until then every row stays as it is.
+    policies: Option<Policies>,
+    locals: BTreeMap<u32, Local>,
+    catalogue: CatalogueFile,
+    generation: u64,
+    /// When it is tried again; `None`: the maps hold what the policies say.
+    retry: Option<Instant>,
+    /// Why, as it was said.
+    said: Option<String>,
+    /// Endpoints that are shut although their rules are known.
+    refused: BTreeSet<u32>,
+    /// Endpoints that are isolated since their rules need more rows than there is room for.
+    over_budget: Vec<OverBudget>,
+    news: News,
+    graves: Vec<Grave<R::Garbage>>,
+    /// Rises each time that everything is compiled anew.
+    era: u64,
+    /// Rings for each grave, and for what has to be tried again.
+    work: Arc<Notify>,
+    /// Changes with the pods, namespaces and policies.
+    told: watch::Sender<()>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+}
+
+impl<R: Rows> Policing<R> {
+    /// Nothing is enforced before [`Self::begin`].
+    ///
+    /// # Errors
+    /// The catalogue cannot be read or written.
+    pub(super) fn open(run: &Path, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Result<Self> {
+        Ok(Self {
+            cluster: Cluster::default(),
+            policies: None,
+            locals: BTreeMap::new(),
+            catalogue: CatalogueFile::open(run)?,
+            generation: 0,
+            retry: None,
+            said: None,
+            refused: BTreeSet::new(),
+            over_budget: Vec::new(),
+            news: News::default(),
+            graves: Vec::new(),
+            era: 0,
+            work: Arc::default(),
+            told: watch::Sender::default(),
+            clock,
+            metrics,
+        })
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Rings when there is something to bury or to try again.
+    pub(super) fn work(&self) -> Arc<Notify> {
+        Arc::clone(&self.work)
+    }
+
+    /// Changes whenever the source told of pods, namespaces or policies.
+    pub(super) fn told(&self) -> watch::Receiver<()> {
+        self.told.subscribe()
+    }
+
+    /// When a refused change is to be tried again.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retry
+    }
+
+    /// Whether an ADD of this pod shall wait for its object: what is not told may be isolated.
+    pub(super) fn awaits(&self, pod: &PodKey) -> bool {
+        let Cluster { pods, namespaces, policies, .. } = &self.cluster;
+        !pods.contains_key(pod) && (!namespaces.contains_key(&pod.0) || !policies.is_empty())
+    }
+
+    /// Takes events in, which came at `since`, and brings them into force as one change.
+    pub(super) fn take(&mut self, dataplane: &mut R, events: Vec<Event>, since: Instant) -> Taken {
+        let mut taken = Taken::default();
+        let mut touched = Vec::new();
+        for event in events {
+            let about = touched_by(&event);
+            if !self.cluster.apply(event) {
+                continue;
+            }
+            match about {
+                None => taken.nodes = true,
+                Some(about) => {
+                    if let Touched::Policy(policy) = &about {
+                        self.news.policies.insert(policy.clone());
+                    }
+                    touched.push(about);
+                }
+            }
+        }
+        if !touched.is_empty() {
+            self.news.since.get_or_insert(since);
+            self.follow(dataplane, touched);
+            self.told.send_replace(());
+        }
+        taken
+    }
+
+    /// The source has told all it knows, and these endpoints are there: from now on the maps follow.
+    pub(super) fn begin(&mut self, dataplane: &mut R, locals: BTreeMap<u32, Local>) {
+        self.locals = locals;
+        // Which of them are news the catalogue tells.
+        self.news.policies.clear();
+        self.try_again(dataplane);
+    }
+
+    /// Reads what is in the maps and the catalogue, and writes what differs from what ought to be.
+    pub(super) fn try_again(&mut self, dataplane: &mut R) {
+        self.repair(dataplane);
+    }
+
+    /// Puts an endpoint in force, isolated from its first packet on where it has to be.
+    ///
+    /// # Errors
+    /// Its row, its programs or its line in the catalogue cannot be written.
+    pub(super) fn put(&mut self, dataplane: &mut R, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()> {
+        let local = Local { pod, addresses: addresses(&endpoint) };
+        let rules = match &self.policies {
+            None => as_pinned(dataplane, slot, &endpoint)?,
+            Some(_) => self.admit(dataplane, slot, local)?,
+        };
+        let endpoint = Endpoint { egress_rules: rules.egress, ingress_rules: rules.ingress, ..endpoint };
+        dataplane.put_endpoint(slot, endpoint)
+    }
+
+    /// Takes an endpoint out. No packet of it passes when this returns.
+    ///
+    /// # Errors
+    /// Its row cannot be removed.
+    pub(super) fn remove(&mut self, dataplane: &mut R, slot: u32) -> Result<()> {
+        dataplane.remove_endpoint(slot)?;
+        self.refused.remove(&slot);
+        if self.locals.remove(&slot).is_some() {
+            if let Err(error) = self.catalogue.append(&[Line::NoEndpoint { slot }]) {
+                self.settle(Err(error).context("the catalogue cannot be written"));
+            }
+            self.follow(dataplane, vec![Touched::Endpoint(slot, None)]);
+        }
+        Ok(())
+    }
+
+    /// What a barrier has to be waited for.
+    pub(super) fn graves(&mut self) -> Vec<Grave<R::Garbage>> {
+        std::mem::take(&mut self.graves)
+    }
+
+    /// Removes old rows and their names, after a barrier.
+    pub(super) fn bury(&mut self, dataplane: &mut R, graves: Vec<Grave<R::Garbage>>) {
+        let result = self.try_bury(dataplane, graves);
+        self.settle(result);
+    }
+
+    /// For metrics.
+    pub(super) fn counts(&self) -> PolicyCounts {
+        let mut counts = PolicyCounts {
+            policies: self.cluster.policies.len(),
+            refused_in_part: self.cluster.policies.values().filter(|policy| !policy.refused.is_empty()).count(),
+            generation: self.generation,
+            waiting: self.retry.is_some(),
+            ..PolicyCounts::default()
+        };
+        let over = self.over_budget.iter().map(|over| over.slot);
+        let refused: BTreeSet<u32> = self.refused.iter().copied().chain(over).collect();
+        counts.refused = refused.len();
+        for (slot, local) in self.locals.iter().filter(|(slot, _)| !refused.contains(*slot)) {
+            let isolated = self.policies.as_ref().is_some_and(|policies| policies.rules(*slot) != Rules::default());
+            match &local.pod {
+                None => counts.unmanaged += 1,
+                Some(_) if !isolated => counts.open += 1,
+                Some(pod) if self.cluster.pods.contains_key(pod) => counts.isolated += 1,
+                Some(_) => counts.provisional += 1,
+            }
+        }
+        counts
+    }
+
+    fn follow(&mut self, dataplane: &mut R, touched: Vec<Touched>) {
+        let Some(policies) = &mut self.policies else { return };
+        let change = policies.update(&self.cluster, touched);
+        if self.retry.is_some() {
+            // Where the maps stand is not known: the next try finds all that differs.
+            return;
+        }
+        if change.is_empty() && self.news.policies.is_empty() {
+            self.news = News::default();
+            return;
+        }
+        let result = self.enforce(dataplane, &change, Vec::new());
+        self.settle(result);
+    }
+
+    /// Takes an endpoint in whose row is not there yet; the rules it has to be written with.
+    fn admit(&mut self, dataplane: &mut R, slot: u32, local: Local) -> Result<Rules> {
+        let pod = local.pod.clone().map(|(namespace, name)| PodName { namespace, name });
+        self.catalogue.append(&[Line::Endpoint { slot, pod }]).context("the catalogue cannot be written")?;
+        self.locals.insert(slot, local.clone());
+        let addresses = local.addresses.clone();
+        let unwritten = if self.retry.is_some() {
+            self.repair(dataplane)
+        } else {
+            self.follow(dataplane, vec![Touched::Endpoint(slot, Some(local))]);
+            addresses.iter().copied().collect()
+        };
+        let rules = self.policies.as_ref().map(|policies| policies.rules(slot)).unwrap_or_default();
+        // Shut, unless no row that could not be written says anything of it.
+        let concerned = rules != Rules::default() || addresses.iter().any(|address| unwritten.contains(address));
+        if self.retry.is_some() && concerned {
+            self.refused.insert(slot);
+            return Ok(SHUT);
+        }
+        Ok(rules)
+    }
+
+    /// Makes the maps hold what the policies say, wherever they stand. Addresses whose class had to change for it.
+    fn repair(&mut self, dataplane: &mut R) -> BTreeSet<IpAddr> {
+        let mut unwritten = BTreeSet::new();
+        let result = self.resume(dataplane, &mut unwritten);
+        if result.is_ok() {
+            self.retry = None;
+            self.refused.clear();
+            if self.said.take().is_some() {
+                tracing::info!("policy is in force as it should be again");
+            }
+        }
+        self.settle(result);
+        unwritten
+    }
+
+    /// Compiles everything anew over what is pinned.
+    fn resume(&mut self, dataplane: &mut R, unwritten: &mut BTreeSet<IpAddr>) -> Result<()> {
+        let catalogue = self.catalogue.read().context("the catalogue cannot be read")?;
+        let pinned = dataplane.pinned_policy().context("the policy maps cannot be read")?;
+        let Resumed { mut policies, change, unknown } =
+            Policies::resume(&catalogue, &pinned, &self.cluster, &self.locals);
+        if let Some(why) = unknown {
+            tracing::error!(why, "the policy rows are not those that the catalogue names: all are written anew");
+        }
+        self.era += 1;
+        self.graves.clear();
+        unwritten.extend(change.peers.keys());
+        let names = policies.take_names();
+        self.generation = self.generation.max(catalogue.generation);
+        self.policies = Some(policies);
+        self.news.policies.extend(self.unknown_policies(&catalogue, &names));
+        let mut lines = self.endpoint_lines(&catalogue);
+        lines.extend(names);
+        if change.is_empty() && lines.is_empty() && self.news.policies.is_empty() {
+            self.news = News::default();
+            return Ok(());
+        }
+        self.enforce(dataplane, &change, lines)
+    }
+
+    /// Policies of which the catalogue does not know that they are in force as they are now.
+    fn unknown_policies(&self, catalogue: &Catalogue, names: &[Line]) -> BTreeSet<PodKey> {
+        let known: BTreeSet<PodKey> =
+            catalogue.policies.keys().map(|policy| (policy.namespace.clone(), policy.name.clone())).collect();
+        let differing = self.cluster.policies.iter().filter(|(key, policy)| {
+            !catalogue.policies.contains_key(&PolicyName {
+                namespace: key.0.clone(),
+                name: key.1.clone(),
+                uid: policy.uid.clone(),
+            })
+        });
+        let gone = known.iter().filter(|key| !self.cluster.policies.contains_key(*key)).cloned();
+        let anew =
+            names.iter().filter_map(|line| if let Line::Set { policies, .. } = line { Some(policies) } else { None });
+        let anew = anew.flatten().map(|policy| (policy.namespace.clone(), policy.name.clone()));
+        differing.map(|(key, _)| key.clone()).chain(gone).chain(anew).collect()
+    }
+
+    /// What the catalogue does not know of the endpoints.
+    fn endpoint_lines(&self, catalogue: &Catalogue) -> Vec<Line> {
+        let name = |local: &Local| local.pod.clone().map(|(namespace, name)| PodName { namespace, name });
+        let named = self.locals.iter().filter(|(slot, local)| catalogue.endpoints.get(*slot) != Some(&name(local)));
+        let named = named.map(|(slot, local)| Line::Endpoint { slot: *slot, pod: name(local) });
+        let gone = catalogue.endpoints.keys().filter(|slot| !self.locals.contains_key(*slot));
+        named.chain(gone.map(|slot| Line::NoEndpoint { slot: *slot })).collect()
+    }
+
+    /// Names, rows, and the word that they are in force.
+    fn enforce(&mut self, dataplane: &mut R, change: &Change, mut lines: Vec<Line>) -> Result<()> {
+        let Some(policies) = &mut self.policies else { return Ok(()) };
+        let start = Instant::now();
+        let gone = policies.take_gone();
+        lines.extend(policies.take_names());
+        self.generation += 1;
+        let generation = self.generation;
+        lines.push(Line::Generation { generation, last: policies.last() });
+        self.catalogue.append(&lines).context("the catalogue cannot be written")?;
+        dataplane.name_rows(generation)?;
+        let garbage = dataplane.write_policy(change)?;
+        let took = self.news.since.unwrap_or(start).elapsed();
+        self.catalogue.append(&self.in_force(generation, took)).context("the catalogue cannot be written")?;
+        // Most changes leave nothing behind: no barrier for those.
+        if gone.is_some() || !change.old_verdicts.is_empty() {
+            self.graves.push(Grave { era: self.era, garbage, names: gone });
+            self.work.notify_one();
+        }
+        let policies = self.news.policies.len();
+        tracing::debug!(generation, ?took, policies, endpoints = change.endpoints.len(), "policy in force");
+        self.metrics.policy_changed(self.news.since.map(|_| took));
+        self.news = News::default();
+        self.say_over_budget();
+        Ok(())
+    }
+
+    /// Says which endpoints came to be isolated for want of room, and which are no more.
+    fn say_over_budget(&mut self) {
+        let now = self.policies.as_ref().map(Policies::over_budget).unwrap_or_default();
+        for OverBudget { slot, pod, direction, policies, rows, limit } in
+            now.iter().filter(|over| !self.over_budget.contains(over))
+        {
+            let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
+            tracing::error!(slot, ?pod, ?direction, ?policies, rows, limit, "too many rules: the pod stays isolated");
+        }
+        for OverBudget { slot, pod, direction, .. } in self.over_budget.iter().filter(|over| !now.contains(over)) {
+            tracing::info!(slot, ?pod, ?direction, "its rules have room again, or are gone");
+        }
+        self.over_budget = now;
+    }
+
+    /// The last lines of a change.
+    fn in_force(&self, generation: u64, took: Duration) -> Vec<Line> {
+        let at = self.clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let (there, gone): (Vec<&PodKey>, Vec<&PodKey>) =
+            self.news.policies.iter().partition(|key| self.cluster.policies.contains_key(*key));
+        let there = there.into_iter().filter_map(|key| {
+            let uid = self.cluster.policies.get(key)?.uid.clone();
+            Some(PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid })
+        });
+        let in_force = Line::InForce {
+            generation,
+            at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+            took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            policies: there.collect(),
+        };
+        let gone = gone
+            .into_iter()
+            .map(|(namespace, name)| Line::NoPolicy { namespace: namespace.clone(), name: name.clone() });
+        std::iter::once(in_force).chain(gone).collect()
+    }
+
+    fn try_bury(&mut self, dataplane: &mut R, graves: Vec<Grave<R::Garbage>>) -> Result<()> {
+        let mut names = Vec::new();
+        for grave in graves.into_iter().filter(|grave| grave.era == self.era) {
+            dataplane.bury_policy(grave.garbage).context("old policy rows cannot be removed")?;
+            names.extend(grave.names);
+        }
+        if !names.is_empty() {
+            self.catalogue.append(&names).context("the catalogue cannot be written")?;
+        }
+        // Not while others wait for a barrier: their old rule sets may still be asked about what is collected.
+        if let (Some(policies), None, true) = (&mut self.policies, self.retry, self.graves.is_empty()) {
+            let change = policies.collect(&self.cluster);
+            if !change.is_empty() {
+                self.enforce(dataplane, &change, Vec::new())?;
+            }
+        }
+        if self.catalogue.is_long() {
+            self.catalogue.shorten().context("the catalogue cannot be made shorter")?;
+        }
+        Ok(())
+    }
+
+    /// After each attempt: what was refused is said, and tried again.
+    fn settle(&mut self, result: Result<()>) {
+        if let Err(error) = result {
+            self.metrics.policy_refused();
+            let error = format!("{error:#}");
+            if self.said.as_ref() != Some(&error) {
+                tracing::error!(error, "policy is not in force as it should be: what was in force stays; tried again");
+                self.said = Some(error);
+            }
+            self.retry = Some(Instant::now() + RETRY);
+            self.work.notify_one();
+        }
+    }
+}
+
+/// What an event is about; `None`: a node, of which no policy speaks.
+fn touched_by(event: &Event) -> Option<Touched> {
+    match event {
+        Event::Node(..) | Event::NodeGone(_) => None,
+        Event::Namespace(name, _) | Event::NamespaceGone(name) => Some(Touched::Namespace(name.clone())),
+        Event::Pod(key, _) | Event::PodGone(key) => Some(Touched::Pod(key.clone())),
+        Event::Policy(key, _) | Event::PolicyGone(key) => Some(Touched::Policy(key.clone())),
+    }
+}
+
+/// The rule sets of a row that is put again before anything is known: what they were, else none may pass.
+fn as_pinned<R: Rows>(dataplane: &R, slot: u32, endpoint: &Endpoint) -> Result<Rules> {
+    let row = dataplane.endpoint(slot)?.filter(|row| is_same(row, endpoint));
+    Ok(row.map_or(SHUT, |row| Rules { egress: row.egress_rules, ingress: row.ingress_rules }))
+}
+
+fn addresses(endpoint: &Endpoint) -> Vec<IpAddr> {
+    let v4 = (endpoint.v4 != [0; 4]).then(|| Ipv4Addr::from(endpoint.v4).into());
+    let v6 = (endpoint.v6 != [0; 16]).then(|| Ipv6Addr::from(endpoint.v6).into());
+    v4.into_iter().chain(v6).collect()
+}
+
+#[cfg(test)]
+mod tests;

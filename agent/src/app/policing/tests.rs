@@ -1,0 +1,318 @@
+//! Against maps that remember, and that refuse when they are told to.
+
+use anyhow::bail;
+use osmia_maps::layout::{
+    VerdictKey,
+    endpoint::{E_PRESENT, E_READY},
+};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    attachments::fake::TestClock,
+    model::{NamespaceObject, PodObject, PolicyObject, Selector},
+};
+
+/// Maps.
+#[derive(Default)]
+struct Maps {
+    pinned: Pinned,
+    rows: BTreeMap<u32, Endpoint>,
+    generation: u64,
+    epochs: BTreeSet<u32>,
+    full: bool,
+}
+
+impl Rows for Maps {
+    type Garbage = BTreeSet<VerdictKey>;
+
+    fn pinned_policy(&self) -> Result<Pinned> {
+        let rules = |row: &Endpoint| Rules { egress: row.egress_rules, ingress: row.ingress_rules };
+        let rules = self.rows.iter().map(|(slot, row)| (*slot, rules(row))).collect();
+        Ok(Pinned { rules, ..self.pinned.clone() })
+    }
+
+    fn name_rows(&mut self, generation: u64) -> Result<()> {
+        self.generation = generation;
+        Ok(())
+    }
+
+    fn write_policy(&mut self, change: &Change) -> Result<Self::Garbage> {
+        if self.full && !change.verdicts.is_empty() {
+            bail!("the map is full");
+        }
+        self.pinned.verdicts.extend(change.verdicts.iter().map(|(key, verdict)| (key.row(), verdict.row(key))));
+        for (address, class) in &change.peers {
+            match class {
+                Some(class) => self.pinned.peers.insert(*address, *class),
+                None => self.pinned.peers.remove(address),
+            };
+        }
+        for (range, class) in &change.blocks {
+            match class {
+                Some(class) => self.pinned.blocks.insert(*range, *class),
+                None => self.pinned.blocks.remove(range),
+            };
+        }
+        for (slot, rules) in &change.endpoints {
+            if let Some(row) = self.rows.get_mut(slot) {
+                (row.egress_rules, row.ingress_rules) = (rules.egress, rules.ingress);
+            }
+        }
+        self.epochs.extend(&change.epochs);
+        Ok(change.old_verdicts.clone())
+    }
+
+    fn bury_policy(&mut self, garbage: Self::Garbage) -> Result<()> {
+        self.pinned.verdicts.retain(|key, _| !garbage.contains(key));
+        Ok(())
+    }
+
+    fn endpoint(&self, slot: u32) -> Result<Option<Endpoint>> {
+        Ok(self.rows.get(&slot).copied())
+    }
+
+    fn put_endpoint(&mut self, slot: u32, endpoint: Endpoint) -> Result<()> {
+        self.rows.insert(slot, endpoint);
+        Ok(())
+    }
+
+    fn remove_endpoint(&mut self, slot: u32) -> Result<()> {
+        self.rows.remove(&slot);
+        Ok(())
+    }
+}
+
+/// A node with its maps; agents come and go.
+struct World {
+    run: TempDir,
+    maps: Maps,
+    policing: Policing<Maps>,
+}
+
+fn agent(run: &TempDir) -> Policing<Maps> {
+    Policing::open(run.path(), Arc::new(TestClock::default()), Arc::default()).unwrap()
+}
+
+fn key(name: &str) -> PodKey {
+    ("ns".to_owned(), name.to_owned())
+}
+
+/// Every pod of the namespace, nothing allowed.
+fn deny() -> Event {
+    let none = Some(Arc::from([]));
+    Event::Policy(
+        key("deny"),
+        PolicyObject {
+            uid: "u".into(),
+            subject: Selector::default(),
+            ingress: none.clone(),
+            egress: none,
+            refused: Vec::new(),
+        },
+    )
+}
+
+fn pod(name: &str) -> Event {
+    Event::Pod(key(name), PodObject::default())
+}
+
+fn endpoint(host: u8) -> Endpoint {
+    Endpoint { ifindex: u32::from(host), flags: E_PRESENT | E_READY, v4: [10, 0, 0, host], ..Endpoint::default() }
+}
+
+const OPEN: Rules = Rules { egress: 0, ingress: 0 };
+
+impl World {
+    /// Namespace ns without policies, and no endpoint.
+    fn new() -> Self {
+        let run = TempDir::new().unwrap();
+        let mut new = Self { policing: agent(&run), run, maps: Maps::default() };
+        new.tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);
+        new.policing.begin(&mut new.maps, BTreeMap::new());
+        new
+    }
+
+    fn tell(&mut self, events: Vec<Event>) {
+        self.policing.take(&mut self.maps, events, Instant::now());
+    }
+
+    fn put(&mut self, host: u8, name: &str) -> Rules {
+        let slot = u32::from(host);
+        self.policing.put(&mut self.maps, slot, endpoint(host), Some(key(name))).unwrap();
+        self.rules(slot)
+    }
+
+    fn rules(&self, slot: u32) -> Rules {
+        self.maps.pinned_policy().unwrap().rules[&slot]
+    }
+
+    /// A barrier is over.
+    fn bury(&mut self) {
+        while let graves = self.policing.graves()
+            && !graves.is_empty()
+        {
+            self.policing.bury(&mut self.maps, graves);
+        }
+    }
+
+    fn catalogue(&self) -> Catalogue {
+        Catalogue::read(&osmia_maps::catalogue::path(self.run.path())).unwrap()
+    }
+
+    /// Kills the agent and starts another, to which the source tells the same at once.
+    fn restart(&mut self, events: Vec<Event>) {
+        let locals = self.policing.locals.clone();
+        self.policing = agent(&self.run);
+        self.tell(events);
+        self.policing.begin(&mut self.maps, locals);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_is_in_force_with_its_name_and_goes_without_a_trace() {
+    let mut world = World::new();
+    world.tell(vec![pod("a")]);
+    assert_eq!(world.put(1, "a"), OPEN);
+    let empty = world.maps.pinned.verdicts.clone();
+    world.tell(vec![deny()]);
+    let rules = world.rules(1);
+    assert!(rules.egress > CLOSED && rules.ingress > CLOSED && world.maps.epochs.contains(&1));
+    let catalogue = world.catalogue();
+    assert_eq!(catalogue.generation, world.maps.generation);
+    assert_eq!(catalogue.in_force.unwrap().generation, catalogue.generation);
+    let names: Vec<String> = catalogue.policies.keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["ns/deny"]);
+    assert_eq!(catalogue.endpoints[&1].as_ref().unwrap().to_string(), "ns/a");
+    assert!(catalogue.sets.contains_key(&rules.egress) && catalogue.sets.contains_key(&rules.ingress));
+
+    world.tell(vec![Event::PolicyGone(key("deny"))]);
+    assert_eq!(world.rules(1), OPEN);
+    assert!(world.maps.pinned.verdicts.len() > empty.len(), "packets under way may still ask the old rows");
+    world.bury();
+    assert_eq!(world.maps.pinned.verdicts, empty);
+    let catalogue = world.catalogue();
+    assert!(catalogue.sets.is_empty() && catalogue.policies.is_empty());
+    world.policing.remove(&mut world.maps, 1).unwrap();
+    assert!(world.catalogue().endpoints.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_maps_keep_what_was_in_force_until_there_is_room() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), Event::Pod(("other".into(), "c".into()), PodObject::default())]);
+    world.put(1, "a");
+    world.maps.full = true;
+    world.tell(vec![deny()]);
+    assert_eq!(world.rules(1), OPEN, "the old state stays");
+    assert!(world.policing.retry_at().is_some());
+    assert!(world.catalogue().policies.is_empty(), "it is not in force");
+    // An ADD is isolated by what could not be written; one of which no policy speaks is not.
+    world.tell(vec![pod("b")]);
+    assert_eq!(world.put(2, "b"), SHUT);
+    world.policing.put(&mut world.maps, 3, endpoint(3), Some(("other".into(), "c".into()))).unwrap();
+    assert_eq!(world.rules(3), OPEN);
+    let counts = world.policing.counts();
+    assert_eq!((counts.refused, counts.open), (1, 1));
+    world.policing.try_again(&mut world.maps);
+    assert_eq!((world.rules(1), world.rules(2)), (OPEN, SHUT));
+    world.maps.full = false;
+    world.policing.try_again(&mut world.maps);
+    assert_eq!(world.policing.retry_at(), None);
+    assert!(world.rules(1) != OPEN && world.rules(2) == world.rules(1), "replicas share their rules");
+    assert_eq!(world.policing.counts().isolated, 2);
+    assert_eq!(world.catalogue().policies.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_row_is_written_that_the_catalogue_does_not_name() {
+    let mut world = World::new();
+    world.tell(vec![pod("a")]);
+    world.put(1, "a");
+    let before = (world.maps.pinned.clone(), world.maps.generation);
+    world.policing.catalogue.refuse(true).unwrap();
+    world.tell(vec![deny()]);
+    assert_eq!((world.maps.pinned.clone(), world.maps.generation), before);
+    assert_eq!(world.rules(1), OPEN);
+    let refused = world.policing.put(&mut world.maps, 2, endpoint(2), Some(key("b")));
+    assert!(refused.is_err() && !world.maps.rows.contains_key(&2), "an ADD is refused");
+    // A DEL is not: the line that is missing is made up for.
+    world.policing.remove(&mut world.maps, 1).unwrap();
+    world.policing.catalogue.refuse(false).unwrap();
+    world.policing.try_again(&mut world.maps);
+    assert_eq!(world.policing.retry_at(), None);
+    let catalogue = world.catalogue();
+    assert!(catalogue.endpoints.is_empty());
+    assert_eq!(catalogue.policies.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_over_the_same_changes_nothing_and_over_others_what_differs() {
+    let mut world = World::new();
+    let same = || vec![Event::Namespace("ns".into(), NamespaceObject::default()), pod("a"), deny()];
+    world.tell(same());
+    world.put(1, "a");
+    world.bury();
+    let (before, generation) = (world.maps.pinned_policy().unwrap(), world.maps.generation);
+    world.maps.epochs.clear();
+    world.restart(same());
+    assert_eq!((world.maps.pinned_policy().unwrap(), world.maps.generation), (before, generation));
+    assert!(world.maps.epochs.is_empty(), "no flow is judged again for a start");
+    // The policy went while no agent was there.
+    world.restart(vec![Event::Namespace("ns".into(), NamespaceObject::default()), pod("a")]);
+    world.bury();
+    assert_eq!(world.rules(1), OPEN);
+    let catalogue = world.catalogue();
+    assert!(catalogue.policies.is_empty() && catalogue.sets.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_the_source_has_told_all_rows_stay_as_they_are() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    let rules = world.rules(1);
+    world.policing = agent(&world.run);
+    world.tell(vec![pod("a")]);
+    assert_eq!(world.rules(1), rules);
+    // Put again, as a start does whose programs are not on the link; and another endpoint.
+    assert_eq!(world.put(1, "a"), rules);
+    assert_eq!(world.put(2, "b"), SHUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_are_in_use_again_are_not_buried() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    world.bury();
+    let (rows, rules) = (world.maps.pinned.verdicts.clone(), world.rules(1));
+    world.tell(vec![Event::PolicyGone(key("deny"))]);
+    let graves = world.policing.graves();
+    assert!(!graves.is_empty());
+    // While the barrier is waited for the policy comes back, and everything is compiled anew over the old rows.
+    world.policing.catalogue.refuse(true).unwrap();
+    world.tell(vec![deny()]);
+    world.policing.catalogue.refuse(false).unwrap();
+    world.policing.try_again(&mut world.maps);
+    world.policing.bury(&mut world.maps, graves);
+    world.bury();
+    assert_eq!(world.rules(1), rules, "what the catalogue still names keeps its numbers");
+    assert_eq!(world.maps.pinned.verdicts, rows);
+}
+
+#[test]
+fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
+    let run = TempDir::new().unwrap();
+    let (mut policing, mut maps) = (agent(&run), Maps::default());
+    assert!(policing.awaits(&key("a")), "the namespace is not known");
+    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
+    tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);
+    assert!(!policing.awaits(&key("a")), "no policy is known at all");
+    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
+    tell(vec![Event::Policy(("other".into(), "p".into()), PolicyObject::default())]);
+    assert!(policing.awaits(&key("a")));
+    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
+    tell(vec![pod("a")]);
+    assert!(!policing.awaits(&key("a")));
+}
