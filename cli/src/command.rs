@@ -2,8 +2,11 @@
 
 mod drop;
 mod endpoint;
+mod explain;
 mod flow;
 mod map;
+mod names;
+mod policy;
 mod status;
 
 use clap::Subcommand;
@@ -15,7 +18,7 @@ use crate::{arguments::Common, failure::Failure, render::Document};
 pub(crate) enum Command {
     /// What is loaded, how full it is, and what is wrong
     #[command(after_help = status::EXAMPLES)]
-    Status(status::Status),
+    Status,
     /// The maps themselves: sizes, all rows, one row
     #[command(subcommand)]
     Map(map::Map),
@@ -25,6 +28,12 @@ pub(crate) enum Command {
     /// The flows: who talks to whom, and what is done with the packets
     #[command(subcommand)]
     Flow(flow::Flow),
+    /// The NetworkPolicies of this node's pods: in force or not, rules, what they let pass and what they drop
+    #[command(subcommand)]
+    Policy(policy::Policy),
+    /// May a packet pass, and which rule of which NetworkPolicy says so
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::Explain),
     /// What was dropped: reasons with their counts, and the last packets' addresses
     #[command(after_help = drop::EXAMPLES)]
     Drop(drop::Drop),
@@ -34,11 +43,13 @@ impl Command {
     pub(crate) fn run(&self, common: &Common) -> Result<Document, Failure> {
         let pins = common.pins();
         match self {
-            Self::Status(status) => status.run(&pins, common),
+            Self::Status => status::run(&pins, common),
             Self::Map(map) => map.run(&pins),
-            Self::Endpoint(endpoint) => endpoint.run(&pins),
+            Self::Endpoint(endpoint) => endpoint.run(&pins, common),
             Self::Flow(flow) => flow.run(&pins),
-            Self::Drop(drop) => drop.run(&pins),
+            Self::Policy(policy) => policy.run(&pins, common),
+            Self::Explain(explain) => explain.run(&pins, common),
+            Self::Drop(drop) => drop.run(&pins, common),
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Failure {
         map: &'static str,
         key: String,
     },
+    /// Nothing has this name.
+    Unknown(String),
     Other(anyhow::Error),
 }
 
@@ -52,11 +54,11 @@ impl From<anyhow::Error> for Failure {
 }
 
 impl Failure {
-    /// 3: nothing to read; 4: no such row; 1: the rest.
+    /// 3: nothing to read; 4: no such row or name; 1: the rest.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Layout(_) => 3,
-            Self::NoRow { .. } => 4,
+            Self::NoRow { .. } | Self::Unknown(_) => 4,
             Self::Other(_) => 1,
         }
     }
@@ -69,6 +71,7 @@ impl Failure {
             Self::Layout(LayoutError::Other { .. }) => "other_layout",
             Self::Layout(_) => "bad_meta",
             Self::NoRow { .. } => "no_row",
+            Self::Unknown(_) => "unknown_name",
             Self::Other(_) => "failed",
         }
     }
@@ -78,6 +81,7 @@ impl Failure {
         match self {
             Self::Layout(error) => error.to_string(),
             Self::NoRow { map, key } => format!("{map} has no row {key}"),
+            Self::Unknown(what) => what.clone(),
             Self::Other(error) => {
                 let denied = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
                 let hint = match denied.into_iter().any(|e| e.kind() == io::ErrorKind::PermissionDenied) {

@@ -1,6 +1,12 @@
 //! A machine with a bpffs of its own, the pins of a node on it, and the binary run there.
 
-use std::{fs, path::Path, process::Command};
+pub(crate) mod policed;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use aya::maps::{Array, HashMap, LpmTrie, PerCpuArray, PerCpuValues};
 use osmia_lab::{Ended, Space, bin_dir};
@@ -8,7 +14,7 @@ use osmia_maps::{
     Access, Pins,
     layout::{
         Addr, Asked, Config, DropKey, DropReason, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey,
-        FragmentRow, LAYOUT, Meta, Node, Route, RouteKey, Stat, Uplink, VerdictRow, config,
+        FragmentRow, LAYOUT, Meta, Node, Route, RouteKey, Stat, Uplink, VerdictKey, VerdictRow, config,
         drops::{self, DropCount},
         endpoint::{E_PRESENT, E_READY},
         flow::{
@@ -17,6 +23,7 @@ use osmia_maps::{
         },
         maps, meta,
         node::{N_PRESENT, N_TUNNEL},
+        policy::{BASE_BITS, V_BASE},
         route::RouteKind,
         stats,
     },
@@ -25,10 +32,14 @@ use osmia_maps::{
 };
 use serde_json::Value;
 
+pub(crate) use self::policed::Policed;
+
 /// `BPF_F_NO_PREALLOC`, linux/bpf.h: LPM tries need it.
 const NO_PREALLOC: u32 = 1;
 /// The tick at which [`Machine::known_rows`] writes its rows; its clock has 250 Hz and ticks of 16 ms.
 pub(crate) const NOW: u32 = 1_000_000;
+/// The generation of the catalogue that the meta row has.
+pub(crate) const GENERATION: u64 = 12;
 /// Ten seconds in ticks.
 pub(crate) const TEN_SECONDS: u32 = 625;
 /// The node's address, which is local on the machine.
@@ -52,12 +63,23 @@ pub(crate) struct Sizes {
 /// A mount and a network namespace with an empty bpffs.
 pub(crate) struct Machine {
     pub(crate) space: Space,
+    /// The agent's run folder, empty.
+    pub(crate) run: PathBuf,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // What can not be removed stays in the temporary folder.
+        let _ = fs::remove_dir_all(&self.run);
+    }
 }
 
 impl Machine {
     pub(crate) fn new() -> Self {
         let space = Space::machine("osm-cli", Path::new("/sys/fs/bpf")).unwrap();
-        Self { space }
+        let run = std::env::temp_dir().join(format!("osm-cli-{:x}", osmia_lab::random()));
+        fs::create_dir(&run).unwrap();
+        Self { space, run }
     }
 
     /// With all maps of the layout and rows that the tests know.
@@ -79,9 +101,9 @@ impl Machine {
         self.space.run(|| f(&Pins::new(DEFAULT_ROOT))).unwrap()
     }
 
-    /// Runs the binary, inside.
+    /// Runs the binary, inside, with this machine's run folder.
     pub(crate) fn osmia(&self, arguments: &[&str]) -> Ended {
-        self.space.feed(&mut osmia(arguments), "").unwrap()
+        self.space.feed(osmia(arguments).arg("--run").arg(&self.run), "").unwrap()
     }
 
     /// What it prints, when it ends well.
@@ -164,13 +186,20 @@ pub(crate) fn put_meta(pins: &Pins, layout: u32) {
         jiffies: u64::from(NOW) << 2,
         loaded_ns: now.saturating_sub(5_000_000_000),
         object: 0xab,
-        catalogue: 12,
+        catalogue: GENERATION,
         version,
         ..Meta::default()
     };
     tables::META.open(pins, Access::ReadWrite).unwrap().put(&0, &row).unwrap();
 }
 
+/// The row of which all else of a set are exceptions.
+pub(crate) fn base(set: u32, cookie: u32) -> (VerdictKey, VerdictRow) {
+    let asked = Asked { set, ..Asked::default() };
+    (VerdictKey { bits: BASE_BITS, asked }, VerdictRow { flags: V_BASE, cookie })
+}
+
+/// Writes rows of tables by name.
 macro_rules! put {
     ($pins:ident, $($table:ident: $($key:expr => $value:expr),+ ;)+) => { $(
         tables::$table.open($pins, Access::ReadWrite).unwrap().put_all(&[$(($key, $value)),+]).unwrap();
@@ -181,9 +210,11 @@ pub(crate) fn flow4(src: [u8; 4], sport: u16, dst: [u8; 4], dport: u16, proto: u
     FlowKey4 { src, dst, sport: sport.to_be_bytes(), dport: dport.to_be_bytes(), proto, ..FlowKey4::default() }
 }
 
-fn route(bits: u32, addr: [u8; 4], kind: RouteKind, node: u16) -> (RouteKey, Route) {
+pub(crate) fn route(bits: u32, addr: [u8; 4], kind: RouteKind, node: u16) -> (RouteKey, Route) {
     (RouteKey { bits: Addr::MAPPED_BITS + bits, addr: Addr::v4(addr).0 }, Route { kind: kind as u8, zero: 0, node })
 }
+
+pub(crate) use put;
 
 /// A row in every map: two pods, one other node by tunnel, one uplink, flows to it, within the node and outside.
 fn known_rows(pins: &Pins) {
@@ -304,6 +335,8 @@ fn known_rows(pins: &Pins) {
         ENDPOINTS: 1 => pod(50, POD_A, POD_A6, E_PRESENT | E_READY), 2 => pod(51, POD_B, [0; 16], E_PRESENT);
         BUDGETS: 1 => (5 << 32) + 2;
         ENDPOINT_IF: 50 => 1, 51 => 2;
+        PEERS: Addr::v4([10, 2, 0, 9]) => 1;
+        PEER_BLOCKS: route(24, [203, 0, 113, 0], RouteKind::Unowned, 0).0 => 2;
         ENDPOINT_ADDR: Addr::v4(POD_A) => 1, Addr::v6(POD_A6) => 1, Addr::v4(POD_B) => 2;
         NODES: 3 => node;
         UPLINKS: 42 => Uplink { v4: NODE, mtu: 1500, mac: [2, 0, 0, 0, 0, 42], ..Uplink::default() };
@@ -315,6 +348,7 @@ fn known_rows(pins: &Pins) {
         DROP_ROWS: drop => DropRow { packets: 3, first: NOW - 2 * TEN_SECONDS, last: NOW - TEN_SECONDS },
             DropKey { reason: DropReason::Multicast as u8, ..drop } => DropRow { packets: 1, first: NOW, last: NOW };
     }
+    tables::VERDICTS.open(pins, Access::ReadWrite).unwrap().put_all(&[base(9, 99)]).unwrap();
     let routes = [
         route(16, [10, 0, 0, 0], RouteKind::Unowned, 0),
         route(24, [10, 1, 0, 0], RouteKind::LocalBlock, 0),

@@ -5,9 +5,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests: a panic with its place is the report")]
 
 mod commands;
+mod explain;
 mod fixture;
 mod flows;
 mod large;
+mod policy;
 mod reading;
 mod refusals;
 mod status;

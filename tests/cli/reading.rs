@@ -52,8 +52,10 @@ fn no_command_opens_a_map_to_write() {
         remove_capability_from_bounding_set(CapabilitySet::DAC_OVERRIDE).unwrap();
         let dumps = tables::NAMES.map(|name| vec!["map", "dump", name]);
         let others = ["status", "map list", "map get meta", "endpoint list --traffic", "flow list", "drop"];
+        let policy =
+            ["policy list", "policy sets", "policy sets 9", "policy classes 2", "explain 10.1.0.5 10.1.0.6 80/tcp"];
         let mut outcomes = Vec::new();
-        let commands = others.into_iter().map(|line| line.split(' ').collect::<Vec<_>>()).chain(dumps);
+        let commands = others.into_iter().chain(policy).map(|line| line.split(' ').collect::<Vec<_>>()).chain(dumps);
         for arguments in commands {
             let ended = osmia(&arguments).output().unwrap();
             outcomes

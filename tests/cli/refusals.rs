@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::fixture::{Machine, Sizes, create, put_meta};
 
-const COMMANDS: [&[&str]; 7] = [
+const COMMANDS: [&[&str]; 12] = [
     &["status"],
     &["map", "list"],
     &["map", "dump", "flow4"],
@@ -18,6 +18,11 @@ const COMMANDS: [&[&str]; 7] = [
     &["endpoint", "list"],
     &["flow", "list"],
     &["drop"],
+    &["policy", "list"],
+    &["policy", "show", "shop/db"],
+    &["policy", "sets"],
+    &["policy", "classes"],
+    &["explain", "10.1.0.5", "10.1.0.6", "80/tcp"],
 ];
 
 /// Every command must end with the code, say all of `words` on stderr and the kind in JSON, and print nothing else.

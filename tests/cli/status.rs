@@ -71,9 +71,7 @@ fn a_node_is_described() {
 #[test]
 fn what_is_wrong_is_said() {
     let machine = Machine::with_rows();
-    let run = std::env::temp_dir().join(format!("osm-cli-{:x}", osmia_lab::random()));
-    fs::create_dir(&run).unwrap();
-    let at = ["status", "--run", run.to_str().unwrap()];
+    let at = ["status"];
     let before = machine.json(&at);
     assert!(problems(&before).iter().any(|text| text.starts_with("the agent is not running")), "{before}");
     assert!(
@@ -81,7 +79,7 @@ fn what_is_wrong_is_said() {
         "{before}"
     );
 
-    fs::write(run.join("heartbeat"), "").unwrap();
+    fs::write(machine.run.join("heartbeat"), "").unwrap();
     machine.inside(|pins| {
         count(pins, Stat::FlowTableFull, 3);
         fs::remove_file(pins.map(maps::FRAGMENTS)).unwrap();
@@ -105,7 +103,6 @@ fn what_is_wrong_is_said() {
     assert!(said.iter().any(|text| text.starts_with(&format!("layout {} is pinned as well", LAYOUT + 1))), "{said:?}");
     assert!(!said.iter().any(|text| text.starts_with("the agent")), "{said:?}");
     assert!(after["agent"]["heartbeat"].as_f64().unwrap() < 10.0);
-    fs::remove_dir_all(&run).unwrap();
 }
 
 #[test]

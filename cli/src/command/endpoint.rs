@@ -10,17 +10,38 @@ use osmia_maps::{
     tables,
 };
 
-use super::if_pinned;
+use super::{
+    if_pinned,
+    names::{self, Names, texts},
+    policy::say_stale,
+};
 use crate::{
+    arguments::Common,
     failure::Failure,
     render::{Document, List},
 };
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Endpoint {
-    /// Slot, device, addresses, rule sets and flows of each pod
+    /// Slot, pod, device, addresses, policy and flows of each pod
+    #[command(after_help = EXAMPLES)]
     List(Options),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  osmia endpoint list                   the pods of this node
+  osmia endpoint list --traffic --json  with packets and bytes, for programs
+
+Columns:
+  POD          by the agent's catalogue (--run)
+  EGRESS RULES, INGRESS RULES
+               rule sets (osmia policy sets); none: not isolated
+  ISOLATED     directions in which policies isolate it: only what a rule allows passes
+  POLICY       unmanaged: its runtime named no pod, so no policy is asked
+               provisional: its Pod has not been told yet and a policy may select it; nothing but this node's own sockets passes
+               over_budget: its policies need more rows than there is room for; likewise shut
+               changing: its rules are being written; unknown: the catalogue does not know its rule set";
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -37,18 +58,22 @@ struct Traffic {
 }
 
 impl Endpoint {
-    pub(super) fn run(&self, pins: &Pins) -> Result<Document, Failure> {
+    pub(super) fn run(&self, pins: &Pins, common: &Common) -> Result<Document, Failure> {
         let Self::List(options) = self;
         let context = Context::read(pins)?;
         let epochs = super::epochs(pins)?;
         let budgets = if_pinned(tables::BUDGETS.open(pins, Access::ReadOnly))?.map(|table| table.rows()).transpose()?;
         let budgets: HashMap<u32, u64> = budgets.unwrap_or_default().into_iter().collect();
         let traffic = options.traffic.then(|| sum(pins)).transpose()?;
-        let rows = present(pins)?.into_iter().map(|(slot, row)| {
+        let present = present(pins)?;
+        let names = Names::of_endpoints(pins, common, &context.meta, &present)?;
+        let rows = present.into_iter().map(|(slot, row)| {
             let epoch = epochs.get(slot as usize).copied().unwrap_or(0);
             let record = Record::new()
                 .with("slot", Cell::Number(slot.into()))
+                .with("pod", names.pod_cell(slot))
                 .and(endpoint::value(&row, &context))
+                .and(names::endpoint_record(&names, slot, &row))
                 .with("ready", Cell::Bool(row.flags & E_READY != 0))
                 .with("epoch", Cell::Number(epoch.into()))
                 // The high half is another budget.
@@ -59,16 +84,17 @@ impl Endpoint {
             }
         });
         let rows: Vec<Record> = rows.collect();
-        let document = Document::new(|document, page| {
+        let (stale, said) = (texts(names.stale().iter().cloned()), names.stale().to_vec());
+        let document = Document::new(move |document, page| {
             for list in &document.lists {
                 if list.len() == 0 {
                     page.line("no endpoints")?;
                 }
                 page.table(|| list.rows())?;
             }
-            Ok(())
+            say_stale(page, &said)
         });
-        Ok(document.list(List::of("endpoints", rows)))
+        Ok(document.with("stale", stale).list(List::of("endpoints", rows)))
     }
 }
 

@@ -1,13 +1,10 @@
 //! `osmia status`: what is loaded, how full it is, what is wrong.
 
-mod heartbeat;
+pub(super) mod heartbeat;
 mod problems;
 mod seen;
 mod text;
 
-use std::path::PathBuf;
-
-use clap::Args;
 use osmia_maps::{
     Pins,
     decode::{Cell, Record, config, meta},
@@ -32,32 +29,22 @@ Examples:
   osmia status --bpffs /srv/n2/bpf/osmia --run /srv/n2/run
                                       another node's pins, and its agent's heartbeat";
 
-#[derive(Args, Debug)]
-pub(crate) struct Status {
-    /// Run folder of the agent, for its heartbeat; `/run/osmia` where --bpffs is not given
-    #[arg(long, value_name = "DIR")]
-    run: Option<PathBuf>,
-}
-
-impl Status {
-    pub(super) fn run(&self, pins: &Pins, common: &Common) -> Result<Document, Failure> {
-        let run = self.run.clone().or_else(|| common.is_default_root().then(|| "/run/osmia".into()));
-        let seen = Seen::read(pins, run.as_deref())?;
-        let problems = problems::find(&seen);
-        let sizes = seen.sizes.iter().map(super::map::Size::record).collect();
-        let mut document = Document::new(text::write)
-            .with("bpffs", Cell::Text(pins.root().display().to_string().into()))
-            .with("layouts_pinned", Cell::List(seen.layouts.iter().map(|l| Cell::Number((*l).into())).collect()));
-        for (name, cell) in members(&seen).iter() {
-            document = document.with(name, cell.clone());
-        }
-        Ok(document
-            .list(List::of("uplinks", seen.uplinks()))
-            .list(List::of("links", seen.links.iter().map(|link| link_record(&seen, link)).collect()))
-            .list(List::of("maps", sizes))
-            .list(List::of("counters", counters(&seen)))
-            .list(List::of("problems", problems.iter().map(Problem::record).collect())))
+pub(super) fn run(pins: &Pins, common: &Common) -> Result<Document, Failure> {
+    let seen = Seen::read(pins, common.run_folder().as_deref())?;
+    let problems = problems::find(&seen);
+    let sizes = seen.sizes.iter().map(super::map::Size::record).collect();
+    let mut document = Document::new(text::write)
+        .with("bpffs", Cell::Text(pins.root().display().to_string().into()))
+        .with("layouts_pinned", Cell::List(seen.layouts.iter().map(|l| Cell::Number((*l).into())).collect()));
+    for (name, cell) in members(&seen).iter() {
+        document = document.with(name, cell.clone());
     }
+    Ok(document
+        .list(List::of("uplinks", seen.uplinks()))
+        .list(List::of("links", seen.links.iter().map(|link| link_record(&seen, link)).collect()))
+        .list(List::of("maps", sizes))
+        .list(List::of("counters", counters(&seen)))
+        .list(List::of("problems", problems.iter().map(Problem::record).collect())))
 }
 
 /// Single members, in the order of the text.

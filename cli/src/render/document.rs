@@ -56,6 +56,8 @@ pub(crate) struct Document {
     pub(crate) head: Record,
     /// Members that are lists.
     pub(crate) lists: Vec<List>,
+    /// What the process ends with.
+    pub(crate) exit_code: u8,
     /// How a person is shown it.
     text: WriteText,
 }
@@ -64,11 +66,16 @@ impl Document {
     /// Starts with the layout, which is a member of every document.
     pub(crate) fn new(text: impl Fn(&Self, &mut Page<'_>) -> io::Result<()> + 'static) -> Self {
         let head = Record::new().with("layout", Cell::Number(LAYOUT.into()));
-        Self { head, lists: Vec::new(), text: Box::new(text) }
+        Self { head, lists: Vec::new(), exit_code: 0, text: Box::new(text) }
     }
 
     pub(crate) fn with(mut self, name: &'static str, cell: Cell) -> Self {
         self.head = self.head.with(name, cell);
+        self
+    }
+
+    pub(crate) fn ending(mut self, exit_code: u8) -> Self {
+        self.exit_code = exit_code;
         self
     }
 

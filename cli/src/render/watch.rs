@@ -41,7 +41,7 @@ pub(crate) fn show(common: &Common, find: impl Fn() -> Result<Document, Failure>
         }
         match (common.watch, found) {
             (Some(interval), _) => thread::sleep(interval),
-            (None, Ok(_)) => return ExitCode::SUCCESS,
+            (None, Ok(document)) => return ExitCode::from(document.exit_code),
             (None, Err(failure)) => return ExitCode::from(failure.exit_code()),
         }
     }

@@ -9,18 +9,18 @@ use std::{
 /// Name of the file.
 const FILE: &str = "heartbeat";
 /// Silent for longer, and something is wrong: three times the interval.
-pub(super) const LATE: Duration = Duration::from_secs(30);
+pub(in crate::command) const LATE: Duration = Duration::from_secs(30);
 
 /// When the agent was last heard of.
 #[derive(Debug)]
-pub(super) struct Heartbeat {
-    pub(super) path: PathBuf,
+pub(in crate::command) struct Heartbeat {
+    pub(in crate::command) path: PathBuf,
     /// `None`: there is no such file.
-    pub(super) age: Option<Duration>,
+    pub(in crate::command) age: Option<Duration>,
 }
 
 impl Heartbeat {
-    pub(super) fn read(run: &Path) -> io::Result<Self> {
+    pub(in crate::command) fn read(run: &Path) -> io::Result<Self> {
         let path = run.join(FILE);
         let age = match path.metadata().and_then(|file| file.modified()) {
             // A clock that was set back gives an age of zero.
