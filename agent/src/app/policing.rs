@@ -392,11 +392,20 @@ impl<R: Rows> Policing<R> {
     /// Says which endpoints came to be isolated for want of room, and which are no more.
     fn say_over_budget(&mut self) {
         let now = self.policies.as_ref().map(Policies::over_budget).unwrap_or_default();
-        for OverBudget { slot, pod, direction, policies, rows, limit } in
+        for OverBudget { slot, pod, direction, policies, map, rows, limit } in
             now.iter().filter(|over| !self.over_budget.contains(over))
         {
             let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
-            tracing::error!(slot, ?pod, ?direction, ?policies, rows, limit, "too many rules: the pod stays isolated");
+            tracing::error!(
+                slot,
+                ?pod,
+                ?direction,
+                ?policies,
+                map,
+                rows,
+                limit,
+                "too many rules: the pod stays isolated"
+            );
         }
         for OverBudget { slot, pod, direction, .. } in self.over_budget.iter().filter(|over| !now.contains(over)) {
             tracing::info!(slot, ?pod, ?direction, "its rules have room again, or are gone");

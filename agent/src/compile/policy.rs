@@ -315,6 +315,7 @@ impl Policies {
         for set in &unused {
             self.sets.release_atoms(*set, &mut self.atoms);
         }
+        self.admit_ranges(&mut new, &mut unused, change);
         for atom in self.atoms.born() {
             self.spoken_of(cluster, &atom, dirty);
             self.blocks.add(&atom, &mut dirty.prefixes);

@@ -186,6 +186,18 @@ impl Atoms {
     /// Forgets those that nothing uses.
     pub(super) fn bury(&mut self) -> Vec<Numbered> {
         let unused = std::mem::take(&mut self.unused);
+        self.forget(&unused)
+    }
+
+    /// Forgets those that came since the last time and are not used: no range or class has them yet.
+    pub(super) fn drop_unborn(&mut self) {
+        let unborn = &self.born & &self.unused;
+        self.born = &self.born - &unborn;
+        self.unused = &self.unused - &unborn;
+        self.forget(&unborn);
+    }
+
+    fn forget(&mut self, unused: &BTreeSet<u32>) -> Vec<Numbered> {
         let dead: Vec<Numbered> = unused.iter().filter_map(|number| self.numbered(*number)).collect();
         for Numbered { number, atom } in &dead {
             self.numbers.remove(atom);

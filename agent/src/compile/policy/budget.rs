@@ -1,14 +1,16 @@
-//! The budget: how many verdict rows this node's rule sets may have together.
+//! The budget: how many verdict rows and ranges this node's rule sets may have together.
 //!
-//! Invariant: which rule sets are over it follows from what they would need alone, not from the order of events: the smaller ones come first,
-//! among equals the first by their policies. One that is over has its base row alone: whoever has it is isolated, and loudly so.
+//! Invariant: which rule sets are over it follows from what they need, not from the order of events: the smaller ones come first, among
+//! equals the first by their policies. One that is over has its base row alone: whoever has it is isolated, and loudly so.
 
 use std::collections::BTreeSet;
 
+use ipnet::IpNet;
 use osmia_maps::{catalogue::PolicyName, layout::maps};
+use serde::{Deserialize, Serialize};
 
-use super::{Change, PodKey, Policies, Rules, verdicts};
-use crate::model::policy::Direction;
+use super::{Change, PodKey, Policies, Rules, sets::Key, verdicts};
+use crate::model::policy::{Direction, Peer, Peers};
 
 /// An endpoint that is isolated because its rules need more rows than there is room for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,23 +23,38 @@ pub struct OverBudget {
     pub direction: Direction,
     /// The policies they come from.
     pub policies: Vec<PolicyName>,
-    /// Rows they would need.
+    /// The map that has no room.
+    pub map: &'static str,
+    /// Rows they would need in it.
     pub rows: usize,
-    /// Rows that all rule sets may have together.
+    /// Rows that all rule sets may have in it together.
     pub limit: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// Rows of all sets together.
-    pub(super) limit: usize,
+    /// Verdict rows of all sets together.
+    pub(super) verdicts: usize,
+    /// Ranges of all sets, each counted once.
+    pub(super) ranges: usize,
 }
 
 impl Default for Budget {
-    /// Half of the map: what replaces rows stands beside them until they are buried.
+    /// Half of each map: what replaces rows stands beside them until they are buried.
     fn default() -> Self {
-        Self { limit: maps::MAX_VERDICTS as usize / 2 }
+        Self { verdicts: maps::MAX_VERDICTS as usize / 2, ranges: maps::MAX_PEER_BLOCKS as usize / 2 }
     }
+}
+
+/// How much of a rule set there is room for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(super) enum Room {
+    /// All of it.
+    Whole,
+    /// Not for its verdicts: its base row is all it has.
+    NoVerdicts,
+    /// Not even for its ranges: it has no atoms either.
+    NoRanges,
 }
 
 impl Policies {
@@ -47,21 +64,58 @@ impl Policies {
         let mut over = Vec::new();
         for (slot, rules) in &self.rules {
             for number in [rules.egress, rules.ingress] {
-                let Some(set) = self.sets.get(number).filter(|set| set.over) else { continue };
+                let Some(set) = self.sets.get(number) else { continue };
+                let (map, rows, limit) = match set.room {
+                    Room::Whole => continue,
+                    Room::NoVerdicts => (maps::VERDICTS, set.rows, self.budget.verdicts),
+                    Room::NoRanges => (maps::PEER_BLOCKS, set.ranges, self.budget.ranges),
+                };
                 over.push(OverBudget {
                     slot: *slot,
                     pod: self.locals.get(slot).and_then(|local| local.pod.clone()),
                     direction: set.key.direction,
                     policies: set.key.policies.iter().map(|(policy, _)| policy.clone()).collect(),
-                    rows: set.rows,
-                    limit: self.budget.limit,
+                    map,
+                    rows,
+                    limit,
                 });
             }
         }
         over
     }
 
-    /// Counts what sets need now, and gives those another number that come under or over the budget.
+    /// Gives sets another number for whose ranges there is no room any more, or again: before their atoms count.
+    pub(super) fn admit_ranges(
+        &mut self,
+        new_sets: &mut BTreeSet<u32>,
+        old_sets: &mut BTreeSet<u32>,
+        change: &mut Change,
+    ) {
+        let at_most: usize = self.sets.used().map(|(_, set)| set.ranges).sum();
+        if at_most <= self.budget.ranges && self.sets.used().all(|(_, set)| set.room != Room::NoRanges) {
+            return;
+        }
+        let mut sets: Vec<_> = self.sets.used().collect();
+        sets.sort_by(|(_, a), (_, b)| (a.ranges, &a.key).cmp(&(b.ranges, &b.key)));
+        let mut ranges: BTreeSet<IpNet> = BTreeSet::new();
+        let mut moves = Vec::new();
+        for (number, set) in sets {
+            let own: BTreeSet<IpNet> = ranges_of(&set.key).filter(|range| !ranges.contains(range)).collect();
+            let fits = ranges.len() + own.len() <= self.budget.ranges;
+            if fits {
+                ranges.extend(own);
+            }
+            if fits != (set.room != Room::NoRanges) {
+                moves.push((number, if fits { Room::Whole } else { Room::NoRanges }));
+            }
+        }
+        for (number, room) in moves {
+            self.replace(number, room, new_sets, old_sets, change);
+        }
+        self.atoms.drop_unborn();
+    }
+
+    /// Counts what sets need now, and gives those another number for whose verdicts there is no room any more, or again.
     pub(super) fn admit(
         &mut self,
         new_sets: &mut BTreeSet<u32>,
@@ -71,33 +125,45 @@ impl Policies {
     ) {
         self.count(new_sets, new_classes, old_classes);
         let total: usize = self.sets.used().map(|(_, set)| set.rows).sum();
-        if total <= self.budget.limit && self.sets.used().all(|(_, set)| !set.over) {
+        if total <= self.budget.verdicts && self.sets.used().all(|(_, set)| set.room != Room::NoVerdicts) {
             return;
         }
-        for (number, over) in self.moves() {
-            let Some(new) = self.sets.renumber(number, over, &mut self.atoms) else { continue };
-            let turn = |of: u32| if of == number { new } else { of };
-            for (slot, rules) in &mut self.rules {
-                let turned = Rules { egress: turn(rules.egress), ingress: turn(rules.ingress) };
-                if turned != *rules {
-                    *rules = turned;
-                    self.sets.take(new);
-                    self.sets.release(number);
-                    change.endpoints.insert(*slot, turned);
-                    change.epochs.insert(*slot);
-                    change.closing.insert(*slot);
-                }
-            }
-            self.sets.release_atoms(number, &mut self.atoms);
-            match new_sets.remove(&number) {
-                // It never had a row.
-                true => self.sets.forget(number),
-                false => {
-                    old_sets.insert(number);
-                }
-            }
-            new_sets.insert(new);
+        for (number, room) in self.moves() {
+            self.replace(number, room, new_sets, old_sets, change);
         }
+    }
+
+    /// The same rules under another number, with more or less of them in the maps.
+    fn replace(
+        &mut self,
+        number: u32,
+        room: Room,
+        new_sets: &mut BTreeSet<u32>,
+        old_sets: &mut BTreeSet<u32>,
+        change: &mut Change,
+    ) {
+        let Some(new) = self.sets.renumber(number, room, &mut self.atoms) else { return };
+        let turn = |of: u32| if of == number { new } else { of };
+        for (slot, rules) in &mut self.rules {
+            let turned = Rules { egress: turn(rules.egress), ingress: turn(rules.ingress) };
+            if turned != *rules {
+                *rules = turned;
+                self.sets.take(new);
+                self.sets.release(number);
+                change.endpoints.insert(*slot, turned);
+                change.epochs.insert(*slot);
+                change.closing.insert(*slot);
+            }
+        }
+        self.sets.release_atoms(number, &mut self.atoms);
+        match new_sets.remove(&number) {
+            // It never had a row.
+            true => self.sets.forget(number),
+            false => {
+                old_sets.insert(number);
+            }
+        }
+        new_sets.insert(new);
     }
 
     fn count(&mut self, new_sets: &BTreeSet<u32>, new_classes: &BTreeSet<u32>, old_classes: &BTreeSet<u32>) {
@@ -118,23 +184,39 @@ impl Policies {
         }
     }
 
-    /// Sets that are on the wrong side, and whether the right one is over.
-    fn moves(&self) -> Vec<(u32, bool)> {
+    /// Sets that are on the wrong side, and what there is room for.
+    fn moves(&self) -> Vec<(u32, Room)> {
         let mut sets: Vec<_> = self.sets.used().collect();
         sets.sort_by(|(_, a), (_, b)| (a.rows, &a.key).cmp(&(b.rows, &b.key)));
         // Each has its base row in any case.
         let mut rows = sets.len();
         let mut moves = Vec::new();
-        for (number, set) in sets {
+        for (number, set) in sets.into_iter().filter(|(_, set)| set.room != Room::NoRanges) {
             let with = rows + set.rows.saturating_sub(1);
-            let over = with > self.budget.limit;
-            if !over {
+            let room = if with > self.budget.verdicts { Room::NoVerdicts } else { Room::Whole };
+            if room == Room::Whole {
                 rows = with;
             }
-            if over != set.over {
-                moves.push((number, over));
+            if room != set.room {
+                moves.push((number, room));
             }
         }
         moves
     }
+}
+
+/// Ranges and exceptions that a rule set speaks of, some more than once.
+pub(super) fn ranges_of(key: &Key) -> impl Iterator<Item = IpNet> {
+    let rules = key.policies.iter().flat_map(|(_, rules)| rules.iter());
+    let peers = rules.flat_map(|rule| match &rule.peers {
+        Peers::Anyone => [].as_slice(),
+        Peers::Of(peers) => peers.as_slice(),
+    });
+    peers
+        .filter_map(|peer| match peer {
+            Peer::Block { cidr, except } => Some(except.iter().chain([cidr])),
+            Peer::Pods { .. } | Peer::Refused => None,
+        })
+        .flatten()
+        .copied()
 }

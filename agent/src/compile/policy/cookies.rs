@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use osmia_maps::catalogue::PolicyName;
 
-use super::numbers::Numbers;
+use super::{budget::Room, numbers::Numbers};
 use crate::model::policy::{Direction, Rule};
 
 /// What a cookie stands for.
@@ -33,11 +33,11 @@ pub enum Cookie {
 
 impl Cookie {
     /// Of what no rule allows.
-    pub(super) fn isolation(direction: Direction, policies: Vec<PolicyName>, over: bool) -> Self {
-        match (policies.is_empty(), over) {
-            (_, true) => Self::OverBudget(direction, policies),
-            (true, false) => Self::Provisional(direction),
-            (false, false) => Self::Isolated(direction, policies),
+    pub(super) fn isolation(direction: Direction, policies: Vec<PolicyName>, room: Room) -> Self {
+        match (policies.is_empty(), room) {
+            (true, _) => Self::Provisional(direction),
+            (false, Room::Whole) => Self::Isolated(direction, policies),
+            (false, Room::NoVerdicts | Room::NoRanges) => Self::OverBudget(direction, policies),
         }
     }
 }

@@ -7,7 +7,7 @@ use osmia_maps::catalogue::PolicyName;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::sets::Key;
+use super::{budget::Room, sets::Key};
 use crate::model::{
     NamedPort,
     policy::{Direction, Rule},
@@ -22,8 +22,8 @@ pub(super) struct Definition {
     /// Each with the number of its rules.
     pub(super) policies: Vec<(PolicyName, usize, Digest)>,
     pub(super) named: Vec<NamedPort>,
-    /// It has its base row alone.
-    pub(super) over: bool,
+    /// How much of it is in the maps.
+    pub(super) room: Room,
 }
 
 /// Digests of rules, each made once.
@@ -37,9 +37,9 @@ impl Digests {
         &self.0.entry(place).or_insert_with(|| (Arc::clone(rules), digest(rules))).1
     }
 
-    pub(super) fn definition(&mut self, key: &Key, over: bool) -> Definition {
+    pub(super) fn definition(&mut self, key: &Key, room: Room) -> Definition {
         let policies = key.policies.iter().map(|(policy, rules)| (policy.clone(), rules.len(), self.of(rules).clone()));
-        Definition { direction: key.direction, policies: policies.collect(), named: key.named.clone(), over }
+        Definition { direction: key.direction, policies: policies.collect(), named: key.named.clone(), room }
     }
 }
 

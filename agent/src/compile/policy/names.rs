@@ -30,7 +30,7 @@ impl Policies {
                 policies: set.key.policies.iter().map(|(policy, _)| policy.clone()).collect(),
                 isolation: set.isolation,
                 rules: set.lines(),
-                definition: serde_json::to_value(digests.definition(&set.key, set.over)).unwrap_or_default(),
+                definition: serde_json::to_value(digests.definition(&set.key, set.room)).unwrap_or_default(),
             })
         }));
         lines

@@ -14,6 +14,7 @@ use serde::Deserialize as _;
 use super::{
     CLOSED, CLOSED_COOKIE, Local,
     atoms::Atom,
+    budget::Room,
     cookies::Cookie,
     definition::{Definition, Digest, Digests},
     resume::Pinned,
@@ -40,11 +41,11 @@ pub(super) struct Recalled {
 }
 
 impl Recalled {
-    pub(super) fn set(&mut self, key: &Key, over: bool) -> Option<RecalledSet> {
+    pub(super) fn set(&mut self, key: &Key, room: Room) -> Option<RecalledSet> {
         if self.sets.is_empty() {
             return None;
         }
-        let definition = self.digests.definition(key, over);
+        let definition = self.digests.definition(key, room);
         self.sets.get(&definition).cloned()
     }
 
@@ -60,7 +61,7 @@ impl Recalled {
     fn take(&mut self, set: RecalledSet, definition: Definition) {
         let direction = definition.direction;
         let isolating: Vec<_> = definition.policies.iter().map(|(policy, ..)| policy.clone()).collect();
-        let isolation = Cookie::isolation(direction, isolating, definition.over);
+        let isolation = Cookie::isolation(direction, isolating, definition.room);
         self.cookies.insert((isolation, Digest::new()), set.isolation);
         let mut cookies = set.rules.iter();
         for (policy, count, digest) in &definition.policies {

@@ -12,6 +12,7 @@ use osmia_maps::catalogue::PolicyName;
 use super::{
     Local,
     atoms::{Atom, Atoms, Who},
+    budget::{Room, ranges_of},
     classes::Signature,
     cookies::{Cookie, Cookies},
     numbers::Numbers,
@@ -96,8 +97,10 @@ pub(super) struct SetRule {
 #[derive(Debug)]
 pub(super) struct Set {
     pub(super) key: Arc<Key>,
-    /// Too many rows for the budget: it has its base row alone, and nothing is allowed by it.
-    pub(super) over: bool,
+    /// Without room for all of it nothing is allowed by it.
+    pub(super) room: Room,
+    /// How many ranges and exceptions its rules write down.
+    pub(super) ranges: usize,
     /// How many rows it has, or would have.
     pub(super) rows: usize,
     pub(super) isolation: u32,
@@ -142,30 +145,30 @@ impl Sets {
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
-        let number = self.make(Arc::new(key), false, atoms);
+        let number = self.make(Arc::new(key), Room::Whole, atoms);
         new(number);
         number
     }
 
-    /// The same rules under another number, over the budget or not any more; the old number is kept until it is forgotten.
-    pub(super) fn renumber(&mut self, number: u32, over: bool, atoms: &mut Atoms) -> Option<u32> {
+    /// The same rules under another number; the old number is kept until it is forgotten.
+    pub(super) fn renumber(&mut self, number: u32, room: Room, atoms: &mut Atoms) -> Option<u32> {
         let (key, rows) = self.sets.get(&number).map(|set| (Arc::clone(&set.key), set.rows))?;
-        let new = self.make(key, over, atoms);
+        let new = self.make(key, room, atoms);
         if let Some(set) = self.sets.get_mut(&new) {
             set.rows = rows;
         }
         Some(new)
     }
 
-    fn make(&mut self, key: Arc<Key>, over: bool, atoms: &mut Atoms) -> u32 {
-        let before = self.recalled.set(&key, over);
+    fn make(&mut self, key: Arc<Key>, room: Room, atoms: &mut Atoms) -> u32 {
+        let before = self.recalled.set(&key, room);
         let number = before.as_ref().map_or_else(|| self.given.next(), |before| before.number);
         let isolating: Vec<PolicyName> = key.policies.iter().map(|(policy, _)| policy.clone()).collect();
-        let isolation = Cookie::isolation(key.direction, isolating, over);
+        let isolation = Cookie::isolation(key.direction, isolating, room);
         let known = before.as_ref().map(|before| before.isolation).or_else(|| self.recalled.cookie(&isolation, None));
         let isolation = self.cookies.take(isolation, &none(), known);
         let mut rules = Vec::new();
-        for (policy, of) in &key.policies {
+        for (policy, of) in key.policies.iter().filter(|_| room != Room::NoRanges) {
             for (index, rule) in of.iter().enumerate() {
                 let cookie = Cookie::Rule { policy: policy.clone(), direction: key.direction, rule: index };
                 let known = before.as_ref().and_then(|before| before.rules.get(rules.len()).copied());
@@ -187,7 +190,8 @@ impl Sets {
         let anybody = rules.iter().enumerate().filter(|(_, rule)| rule.peers.is_none()).map(|(index, _)| index);
         let anybody = anybody.collect();
         self.numbers.insert(Arc::clone(&key), number);
-        let set = Set { key, over, rows: 0, isolation, rules, atoms: own, speaking, anybody, users: 0 };
+        let ranges = ranges_of(&key).count();
+        let set = Set { key, room, ranges, rows: 1, isolation, rules, atoms: own, speaking, anybody, users: 0 };
         self.sets.insert(number, set);
         number
     }

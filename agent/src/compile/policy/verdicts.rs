@@ -9,6 +9,7 @@ use osmia_maps::layout::{
 };
 
 use super::{
+    budget::Room,
     classes::{Classes, Signature},
     ports::{self, Range, Scope, Wanted},
     sets::{Set, SetRule, Sets},
@@ -66,14 +67,14 @@ pub struct Verdict {
 pub(super) fn base(sets: &Sets, number: u32, each: &mut impl FnMut(VerdictKey, Verdict)) {
     let Some(set) = sets.get(number) else { return };
     each(VerdictKey::Base(number), Verdict { allow: false, cookie: set.isolation });
-    if !set.over {
+    if set.room == Room::Whole {
         pair(set, number, 0, &Signature::default(), each);
     }
 }
 
 /// The rows of a set for a class that one of its atoms speaks of.
 pub(super) fn of(sets: &Sets, classes: &Classes, number: u32, class: u32, each: &mut impl FnMut(VerdictKey, Verdict)) {
-    if let Some(set) = sets.get(number).filter(|set| !set.over) {
+    if let Some(set) = sets.get(number).filter(|set| set.room == Room::Whole) {
         pair(set, number, class, &classes.signature(class), each);
     }
 }

@@ -22,7 +22,7 @@ fn policy(lab: &mut Lab, app: &str, set: usize, count: usize) -> Change {
 #[test]
 fn rules_for_which_there_is_no_room_isolate_and_are_named_until_they_fit() {
     let mut lab = Lab::default();
-    lab.policies.budget = Budget { limit: 30 };
+    lab.policies.budget = Budget { verdicts: 30, ..Budget::default() };
     lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
     for (slot, app) in [(1, "web"), (2, "db")] {
         lab.pod(app, &format!("10.244.0.{slot}"), json!({"app": app}));
@@ -49,6 +49,27 @@ fn rules_for_which_there_is_no_room_isolate_and_are_named_until_they_fit() {
     let change = lab.policy("web", json!({"podSelector": {"matchLabels": {"app": "web"}}, "ingress": []}));
     assert_eq!(lab.policies.over_budget(), []);
     assert!(change.epochs.contains(&2) && change.endpoints.contains_key(&2), "{change:?}");
+}
+
+#[test]
+fn ranges_for_which_there_is_no_room_are_not_even_classified() {
+    let mut lab = Lab::default();
+    lab.policies.budget = Budget { ranges: 10, ..Budget::default() };
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    for (slot, app) in [(1, "web"), (2, "db"), (3, "web")] {
+        lab.pod(app, &format!("10.244.0.{slot}"), json!({"app": app}));
+        lab.endpoint(slot, app, &format!("10.244.0.{slot}"));
+    }
+    policy(&mut lab, "web", 1, 4);
+    let change = policy(&mut lab, "db", 2, 8);
+    assert_eq!((change.verdicts.len(), change.blocks.len()), (1, 0), "{change:?}");
+    let over = lab.policies.over_budget();
+    let [one] = over.as_slice() else { panic!("{over:?}") };
+    assert_eq!((one.slot, one.map, one.rows, one.limit), (2, "peer_blocks", 8, 10));
+    // The same ranges cost nothing more.
+    let change = policy(&mut lab, "db", 1, 9);
+    assert_eq!(lab.policies.over_budget(), []);
+    assert_eq!(change.blocks.len(), 5, "those that were not there: {change:?}");
 }
 
 fn resident() -> u64 {
@@ -96,7 +117,7 @@ fn the_most_that_fits() {
             rules: locals.keys().map(|slot| (*slot, first.policies.rules(*slot))).collect(),
             verdicts: change.verdicts.iter().map(|(key, verdict)| (key.row(), verdict.row(key))).collect(),
         };
-        assert!(change.verdicts.len() <= first.policies.budget.limit + 1);
+        assert!(change.verdicts.len() <= first.policies.budget.verdicts + 1);
         let begin = Instant::now();
         let again = Policies::resume(&catalogue, &pinned, &lab.cluster, &locals);
         println!("{name}: a start over them in {:?}, {} MB", begin.elapsed(), resident());

@@ -1,7 +1,8 @@
 //! The agent killed between any two of its writes, and started again over what is there.
 
-use osmia_maps::catalogue::Line;
+use osmia_maps::{catalogue::Line, layout::policy::V_ALLOW};
 use prop::sample::Index;
+use serde_json::json;
 
 use super::{
     flows::Flows,
@@ -203,8 +204,62 @@ proptest! {
     fn killed_over_the_budget_the_same_endpoints_stay_isolated(
         story in generate::story(),
         deaths in prop::collection::vec((any::<Index>(), death()), 1..3),
-        limit in 12..60_usize,
+        verdicts in 12..60_usize,
+        ranges in 1..10_usize,
     ) {
-        follow(&story, &deaths, Budget { limit })?;
+        follow(&story, &deaths, Budget { verdicts, ranges })?;
     }
+}
+
+/// Maps and catalogue of a node with one endpoint, whose policy allows one peer.
+fn small() -> (Node, Cluster, BTreeMap<u32, Local>) {
+    let mut lab = super::sharing::Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    lab.pod("db", "10.0.1.1", json!({"app": "db"}));
+    lab.policy("p", json!({"ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "db"}}}]}]}));
+    let address = "10.0.0.1".parse().unwrap();
+    let locals = BTreeMap::from([(1, Local { pod: Some(("a".into(), "web".into())), addresses: vec![address] })]);
+    let mut node = Node::default();
+    let mut first = Policies::resume(&node.catalogue, node.maps.pinned(), &lab.cluster, &locals);
+    let all = steps(&mut first.policies, &first.change, &lab.cluster, &mut 0, true);
+    all.iter().for_each(|step| node.take(step));
+    node.maps.attach(&first.policies, &locals);
+    (node, lab.cluster, locals)
+}
+
+#[test]
+fn a_row_that_is_not_what_its_number_stands_for_is_not_gone_on_with() {
+    let (node, cluster, locals) = small();
+    let mut pinned = node.maps.pinned().clone();
+    let before = pinned.rules[&1];
+    let allowed = pinned.verdicts.values_mut().find(|row| row.flags & V_ALLOW != 0).unwrap();
+    allowed.flags = 0;
+    let resumed = Policies::resume(&node.catalogue, &pinned, &cluster, &locals);
+    assert_eq!(resumed.unknown, None);
+    let change = resumed.change;
+    assert!(resumed.policies.rules(1).ingress > before.ingress, "{:?}", resumed.policies.rules(1));
+    assert_eq!(change.closing, BTreeSet::from([1]));
+    assert_eq!(change.epochs, BTreeSet::from([1]));
+    assert_eq!(change.verdicts.len(), 2, "{:?}", change.verdicts);
+    assert!(change.old_verdicts.iter().all(|key| key.asked.set == before.ingress));
+    assert_eq!((change.old_verdicts.len(), change.peers.len(), change.blocks.len()), (2, 0, 0));
+}
+
+#[test]
+fn rows_that_the_catalogue_does_not_know_are_all_written_anew() {
+    let (node, cluster, locals) = small();
+    let (pinned, before) = (node.maps.pinned(), node.maps.pinned().rules[&1]);
+    let resumed = Policies::resume(&Catalogue::default(), pinned, &cluster, &locals);
+    let why = resumed.unknown.unwrap();
+    assert!(why.contains("is not in the catalogue"), "{why}");
+    assert!(resumed.policies.rules(1).ingress > before.ingress);
+    assert!(resumed.change.peers.values().all(|class| class > &pinned.peers.values().next().copied()));
+    assert_eq!((&resumed.change.closing, &resumed.change.epochs), (&BTreeSet::from([1]), &BTreeSet::from([1])));
+
+    // Torn definitions are no better.
+    let mut torn = node.catalogue.clone();
+    torn.atoms.values_mut().for_each(|atom| atom.1 = json!("?"));
+    let resumed = Policies::resume(&torn, pinned, &cluster, &locals);
+    assert!(resumed.unknown.unwrap().starts_with("atom 1 of the catalogue: "));
 }
