@@ -156,6 +156,9 @@ fn endpoints_have_pods_and_what_isolates_them() {
     let over = Reason::OverBudget { direction: Direction::Ingress, policies: vec![policy("db")] };
     machine.write(&lines().into_iter().chain([Line::Cookie { cookie: 1, reason: over }]).collect::<Vec<_>>());
     assert_eq!(machine.json(&["endpoint", "list"])["endpoints"][1]["policy"], "over_budget");
+    let (code, document) = machine.explain(&["shop/web-0", "shop/db-0", "5432/tcp"]);
+    let ingress = &document["packets"][0]["ingress"];
+    assert_eq!((code, &ingress["policies"], &ingress["nearest"]), (5, &json!(["shop/db"]), &Value::Null), "{document}");
     let changing = Line::Cookie { cookie: 1, reason: Reason::Changing };
     machine.write(&lines().into_iter().chain([changing]).collect::<Vec<_>>());
     assert_eq!(machine.json(&["endpoint", "list"])["endpoints"][1]["policy"], "changing");
@@ -195,7 +198,7 @@ fn a_rule_set_has_its_rules_and_rows_in_words() {
     assert!(text.starts_with("rule set 3: ingress of shop/db, shop/default-deny\n"), "{text}");
     assert_eq!(machine.osmia(&["policy", "sets", "77"]).status.code(), Some(4));
     let named = machine.json(&["policy", "sets", "4"]);
-    assert_eq!(named["rules"][0]["named_ports"], json!(["port pg of pods app=db (tcp)"]));
+    assert_eq!(named["rules"][0]["named_ports"], json!(["tcp port pg of pods app=db"]));
 }
 
 #[test]
@@ -207,7 +210,7 @@ fn a_class_has_its_peers_in_words_and_its_addresses() {
         (&class(7)["addresses"], &class(7)["ranges"], &class(7)["peers"]),
         (&json!(2), &json!(0), &json!(["pods app=web"]))
     );
-    assert_eq!(class(8)["peers"], json!(["pods app=db", "port pg of pods app=db = 5432"]));
+    assert_eq!(class(8)["peers"], json!(["pods app=db", "tcp port pg of pods app=db = 5432"]));
     assert_eq!((&class(9)["ranges"], &class(0)["ranges"]), (&json!(1), &json!(1)));
     assert_eq!(class(2)["peers"], "unknown to the catalogue");
     let one = machine.json(&["policy", "classes", "7"]);

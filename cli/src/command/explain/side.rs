@@ -143,7 +143,8 @@ fn judged<'a>(of: &Of<'_>, side: &Side, names: &'a Names) -> Why<'a> {
             }
         }
     }
-    if matches!(why.reason, Some(Reason::Changing)) {
+    // No rule is in force.
+    if matches!(why.reason, Some(Reason::Changing | Reason::OverBudget { .. })) {
         return why;
     }
     let Some(set) = names.set(side.rules) else {

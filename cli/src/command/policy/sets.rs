@@ -174,8 +174,7 @@ fn rule_record(names: &Names, rule: &SetRule) -> Record {
         None => Cell::name("anybody"),
         Some(atoms) => texts(atoms.iter().map(|atom| names.atom_text(*atom))),
     };
-    let named =
-        rule.named.iter().map(|(atom, proto)| format!("{} ({})", names.atom_text(*atom), protocol::text(*proto)));
+    let named = rule.named.iter().map(|(atom, _)| names.atom_text(*atom));
     let ports = match &rule.ports {
         None => Cell::name("all"),
         Some(ports) => texts(ports.iter().map(ports_text)),
