@@ -130,7 +130,7 @@ route add default via fd02::fe
             next_hop4: addr(there),
             next_hop6: addr(there),
             next_hop_tunnel: addr(there),
-            outer: template(outer_v6),
+            outer: if outer_v6 { template(HERE6.into(), THERE6.into()) } else { template(HERE4.into(), THERE4.into()) },
         };
         Ok(self.array::<Node>(maps::NODES)?.set(OTHER.into(), &node, 0)?)
     }
@@ -186,7 +186,7 @@ route add default via fd02::fe
 }
 
 /// An address as the tables have it.
-fn addr(ip: IpAddr) -> Addr {
+pub(crate) fn addr(ip: IpAddr) -> Addr {
     match ip {
         IpAddr::V4(a) => Addr::v4(a.octets()),
         IpAddr::V6(a) => Addr::v6(a.octets()),
@@ -194,11 +194,15 @@ fn addr(ip: IpAddr) -> Addr {
 }
 
 /// As the agent writes it: lengths, IPv4 checksum, source port and inner EtherType zero.
-fn template(v6: bool) -> [u8; 72] {
-    let mut bytes = if v6 {
-        [&[0x60, 0, 0, 0, 0, 0, 17, 64][..], &HERE6.octets(), &THERE6.octets()].concat()
-    } else {
-        [&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0][..], &HERE4.octets(), &THERE4.octets()].concat()
+pub(crate) fn template(from: IpAddr, to: IpAddr) -> [u8; 72] {
+    let mut bytes = match (from, to) {
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            [&[0x60, 0, 0, 0, 0, 0, 17, 64][..], &from.octets(), &to.octets()].concat()
+        }
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            [&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0][..], &from.octets(), &to.octets()].concat()
+        }
+        _ => panic!("{from} and {to} are of two families"),
     };
     bytes.extend([0, 0, 0x12, 0xb5, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 1, 0, 2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4]);
     bytes.resize(72, 0);
@@ -206,11 +210,11 @@ fn template(v6: bool) -> [u8; 72] {
 }
 
 /// Every program through the verifier, and the jump table.
-fn load() -> Result<Ebpf> {
+pub(crate) fn load() -> Result<Ebpf> {
     let path = std::env::var_os("OSMIA_OBJECT").context("OSMIA_OBJECT is not set: run `cargo xtask test packet`")?;
     let mut loader = EbpfLoader::new();
     for name in [maps::FLOW4, maps::FLOW6, maps::FLOW4_NEW, maps::FLOW6_NEW] {
-        loader.map_max_entries(name, 1024);
+        loader.map_max_entries(name, 4096);
     }
     let mut ebpf = loader.load_file(&path).with_context(|| format!("load {}", path.display()))?;
     let mut table = ProgramArray::try_from(ebpf.take_map(maps::PROGS).context("map progs")?)?;

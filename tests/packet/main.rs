@@ -13,4 +13,5 @@ mod headers;
 mod hurt;
 mod known;
 mod object;
+mod policy;
 mod receiver;

@@ -7,6 +7,7 @@
 mod labels;
 mod peers;
 mod ports;
+pub mod stories;
 mod world;
 
 use std::net::IpAddr;

@@ -1,0 +1,258 @@
+//! Random clusters as Kubernetes writes them, small enough that everything meets everything: what the compiler and the loaded programs are
+//! held against [`World`] with.
+//!
+//! Invariant: objects alone, as JSON. How they are read, compiled and asked is the affair of who is tested.
+
+#![expect(clippy::expect_used, reason = "objects that do not read are a mistake of this file")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use proptest::{prelude::*, sample::select};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::World;
+
+const NAMESPACES: [&str; 3] = ["a", "b", "c"];
+const NODE: &str = "here";
+
+/// One thing that happens to the cluster.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// An object is like this.
+    Is(Value),
+    /// An object (kind, namespace, name) is gone.
+    Gone(&'static str, String, String),
+    /// The runtime added this pod here.
+    Added(u32),
+    /// The runtime deleted it.
+    Deleted(u32),
+}
+
+/// The objects as they stand.
+#[derive(Clone, Default, Debug)]
+pub struct Objects {
+    objects: BTreeMap<(String, String, String), Value>,
+    added: BTreeSet<u32>,
+}
+
+/// Pods 0 to this are this node's, each with addresses of its own; the others are elsewhere and may claim each other's.
+pub const LOCALS: u32 = 5;
+
+/// Namespace and name of a pod.
+#[must_use]
+pub fn pod_key(pod: u32) -> (String, String) {
+    (NAMESPACES[pod as usize % 3].to_owned(), format!("p{pod}"))
+}
+
+/// The addresses of a pod of this node, IPv4 first.
+#[must_use]
+pub fn local_addresses(pod: u32) -> [IpAddr; 2] {
+    let (v4, v6) = (format!("10.0.0.{}", 10 + pod), format!("fd00::{}", 10 + pod));
+    [v4, v6].map(|text| text.parse().expect("an address"))
+}
+
+/// Addresses that anybody may ask about: all that pods have, and some of nobody.
+#[must_use]
+pub fn addresses() -> Vec<IpAddr> {
+    let pods = (10..15).chain(20..24).flat_map(|n| [format!("10.0.0.{n}"), format!("fd00::{n}")]);
+    let others = ["10.0.0.1", "10.1.2.3", "192.0.2.1", "203.0.113.7", "fd00:1::1", "2001:db8::1"].map(str::to_owned);
+    pods.chain(others).map(|text| text.parse().expect("an address")).collect()
+}
+
+impl Objects {
+    /// For the oracle.
+    #[must_use]
+    pub fn world(&self) -> World {
+        World { namespaces: self.of("Namespace"), pods: self.of("Pod"), policies: self.of("NetworkPolicy") }
+    }
+
+    /// Pods that the runtime has added here.
+    #[must_use]
+    pub const fn added(&self) -> &BTreeSet<u32> {
+        &self.added
+    }
+
+    fn of<T: DeserializeOwned>(&self, kind: &str) -> Vec<T> {
+        let those = self.objects.iter().filter(|(key, _)| key.0 == kind);
+        those.map(|(_, object)| serde_json::from_value(object.clone()).expect("an object of its kind")).collect()
+    }
+
+    /// Makes it happen.
+    pub fn apply(&mut self, happening: &Happening) {
+        match happening {
+            Happening::Is(object) => {
+                let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+                let key = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+                self.objects.insert(key, object.clone());
+            }
+            Happening::Gone(kind, namespace, name) => {
+                self.objects.remove(&((*kind).to_owned(), namespace.clone(), name.clone()));
+            }
+            Happening::Added(pod) => {
+                self.added.insert(*pod);
+            }
+            Happening::Deleted(pod) => {
+                self.added.remove(pod);
+            }
+        }
+    }
+}
+
+/// A cluster that comes to be, and then changes.
+pub fn story() -> impl Strategy<Value = Vec<Happening>> {
+    let opening = (
+        prop::collection::vec(namespace(), 2..4),
+        prop::collection::vec(pod(), 3..9),
+        prop::collection::vec(policy(), 1..4),
+        prop::collection::vec((0..LOCALS).prop_map(Happening::Added), 2..5),
+    );
+    let opening = opening.prop_map(|(a, b, c, d)| [a, b, c, d].concat()).prop_shuffle();
+    (opening, prop::collection::vec(happening(), 1..8)).prop_map(|(opening, then)| [opening, then].concat())
+}
+
+/// One change of a cluster that is there.
+pub fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        2 => namespace(),
+        4 => pod(),
+        5 => policy(),
+        1 => select(&NAMESPACES[..]).prop_map(|n| Happening::Gone("Namespace", String::new(), n.to_owned())),
+        1 => (0..9_u32).prop_map(|pod| Happening::Gone("Pod", pod_key(pod).0, pod_key(pod).1)),
+        2 => (select(&NAMESPACES[..]), 0..3_u32)
+            .prop_map(|(n, i)| Happening::Gone("NetworkPolicy", n.to_owned(), format!("np{i}"))),
+        1 => (0..LOCALS).prop_map(Happening::Added),
+        1 => (0..LOCALS).prop_map(Happening::Deleted),
+    ]
+}
+
+fn labels() -> impl Strategy<Value = Value> {
+    let value = || prop::option::weighted(0.7, select(&["x", "y", "z"][..]));
+    (value(), value()).prop_map(|(app, tier)| {
+        let pairs =
+            [("app", app), ("tier", tier)].into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value?))));
+        Value::Object(pairs.collect())
+    })
+}
+
+fn namespace() -> impl Strategy<Value = Happening> {
+    (select(&NAMESPACES[..]), labels()).prop_map(|(name, mut labels)| {
+        // As the apiserver does.
+        labels["kubernetes.io/metadata.name"] = json!(name);
+        Happening::Is(json!({"kind": "Namespace", "metadata": {"name": name, "labels": labels}}))
+    })
+}
+
+fn pod() -> impl Strategy<Value = Happening> {
+    let ports = prop::collection::vec(
+        (select(&["http", "dns"][..]), select(&[80, 8080, 53][..]), prop::option::of(protocol())),
+        0..3,
+    );
+    let phase = prop::option::of(select(&["Pending", "Running", "Running", "Succeeded", "Failed"][..]));
+    (0..9_u32, labels(), ports, phase, 0..4_u32, 0..3_u32, prop::bool::weighted(0.1)).prop_map(
+        |(pod, labels, ports, phase, address, created, host)| {
+            let (namespace, name) = pod_key(pod);
+            let here = pod < LOCALS;
+            // One that is not here may share an address with another for a while.
+            let elsewhere = || vec![format!("10.0.0.{}", 20 + address), format!("fd00::{}", 20 + address)];
+            let ips: Vec<String> =
+                if here { local_addresses(pod).iter().map(ToString::to_string).collect() } else { elsewhere() };
+            let ips: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
+            let ports: Vec<Value> = ports
+                .iter()
+                .map(|(name, port, protocol)| json!({"name": name, "containerPort": port, "protocol": protocol}))
+                .collect();
+            Happening::Is(json!({
+                "kind": "Pod",
+                "metadata": {"namespace": namespace, "name": name, "labels": labels,
+                             "creationTimestamp": format!("2026-01-01T00:00:0{created}Z")},
+                "spec": {"nodeName": if here { NODE } else { "there" }, "hostNetwork": host && !here,
+                         "containers": [{"name": "c", "ports": ports}]},
+                "status": {"phase": phase, "podIPs": ips},
+            }))
+        },
+    )
+}
+
+fn protocol() -> impl Strategy<Value = &'static str> {
+    select(&["TCP", "UDP", "SCTP"][..])
+}
+
+fn selector() -> impl Strategy<Value = Value> {
+    let key = || select(&["app", "tier"][..]);
+    let values = || prop::collection::btree_set(select(&["x", "y", "z"][..]), 1..3);
+    let expression = prop_oneof![
+        (key(), values()).prop_map(|(key, values)| json!({"key": key, "operator": "In", "values": values})),
+        (key(), values()).prop_map(|(key, values)| json!({"key": key, "operator": "NotIn", "values": values})),
+        key().prop_map(|key| json!({"key": key, "operator": "Exists"})),
+        key().prop_map(|key| json!({"key": key, "operator": "DoesNotExist"})),
+    ];
+    prop_oneof![
+        2 => Just(json!({})),
+        3 => (key(), select(&["x", "y", "z"][..])).prop_map(|(key, value)| json!({"matchLabels": {key: value}})),
+        2 => prop::collection::vec(expression, 1..3).prop_map(|list| json!({"matchExpressions": list})),
+        1 => select(&NAMESPACES[..]).prop_map(|n| json!({"matchLabels": {"kubernetes.io/metadata.name": n}})),
+    ]
+}
+
+fn block() -> impl Strategy<Value = Value> {
+    let blocks = [
+        ("0.0.0.0/0", &["10.0.0.0/8", "203.0.113.0/24"][..]),
+        ("10.0.0.0/8", &["10.0.0.0/24", "10.0.0.12/32", "10.0.0.20/30"][..]),
+        ("10.0.0.0/24", &["10.0.0.10/31", "10.0.0.16/28"][..]),
+        ("10.0.0.12/32", &[][..]),
+        ("::/0", &["fd00::/16"][..]),
+        ("fd00::/64", &["fd00::10/124", "fd00::20/128"][..]),
+        ("203.0.113.0/24", &[][..]),
+    ];
+    select(blocks.to_vec()).prop_flat_map(|(cidr, parts)| {
+        prop::sample::subsequence(parts.to_vec(), 0..=parts.len().min(2))
+            .prop_map(move |except| json!({"ipBlock": {"cidr": cidr, "except": except}}))
+    })
+}
+
+fn peer() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        3 => selector().prop_map(|pods| json!({"podSelector": pods})),
+        2 => selector().prop_map(|namespaces| json!({"namespaceSelector": namespaces})),
+        2 => (selector(), selector()).prop_map(|(n, p)| json!({"namespaceSelector": n, "podSelector": p})),
+        3 => block(),
+    ]
+}
+
+fn port() -> impl Strategy<Value = Value> {
+    let protocol = || prop::option::of(protocol());
+    prop_oneof![
+        2 => protocol().prop_map(|p| json!({"protocol": p})),
+        4 => (protocol(), select(&[80, 53, 443, 8080, 65535, 1][..])).prop_map(|(p, n)| json!({"protocol": p, "port": n})),
+        2 => (protocol(), select(&["http", "dns", "none"][..])).prop_map(|(p, n)| json!({"protocol": p, "port": n})),
+        2 => (protocol(), select(&[(1, 65535), (80, 81), (79, 8080), (443, 443)][..]))
+            .prop_map(|(p, (first, last))| json!({"protocol": p, "port": first, "endPort": last})),
+    ]
+}
+
+fn rules(field: &'static str) -> impl Strategy<Value = Value> {
+    let peers =
+        prop_oneof![1 => Just(None), 1 => Just(Some(vec![])), 5 => prop::collection::vec(peer(), 1..4).prop_map(Some)];
+    let ports =
+        prop_oneof![2 => Just(None), 1 => Just(Some(vec![])), 4 => prop::collection::vec(port(), 1..3).prop_map(Some)];
+    let rule = (peers, ports).prop_map(move |(peers, ports)| json!({field: peers, "ports": ports}));
+    prop::option::weighted(0.85, prop::collection::vec(rule, 0..3)).prop_map(|rules| json!(rules))
+}
+
+fn policy() -> impl Strategy<Value = Happening> {
+    let types =
+        select(vec![json!(null), json!([]), json!(["Ingress"]), json!(["Egress"]), json!(["Ingress", "Egress"])]);
+    (select(&NAMESPACES[..]), 0..3_u32, prop::option::of(selector()), types, rules("from"), rules("to")).prop_map(
+        |(namespace, i, pods, types, ingress, egress)| {
+            Happening::Is(json!({
+                "kind": "NetworkPolicy",
+                "metadata": {"namespace": namespace, "name": format!("np{i}")},
+                "spec": {"podSelector": pods, "policyTypes": types, "ingress": ingress, "egress": egress},
+            }))
+        },
+    )
+}
