@@ -4,6 +4,8 @@
 //! rule sets in it, and where they cannot be written it is shut. After a refusal the maps and the catalogue are read again, and what differs
 //! is written: nothing is believed to be there.
 
+mod lines;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -13,10 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use osmia_maps::{
-    catalogue::{Catalogue, Line, PodName, PolicyName},
-    layout::Endpoint,
-};
+use osmia_maps::{catalogue::Line, layout::Endpoint};
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
@@ -275,8 +274,7 @@ impl<R: Rows> Policing<R> {
 
     /// Takes an endpoint in whose row is not there yet; the rules it has to be written with.
     fn admit(&mut self, dataplane: &mut R, slot: u32, local: Local) -> Result<Rules> {
-        let pod = local.pod.clone().map(|(namespace, name)| PodName { namespace, name });
-        self.catalogue.append(&[Line::Endpoint { slot, pod }]).context("the catalogue cannot be written")?;
+        self.catalogue.append(&[lines::endpoint(slot, &local)]).context("the catalogue cannot be written")?;
         self.locals.insert(slot, local.clone());
         let addresses = local.addresses.clone();
         let unwritten = if self.retry.is_some() {
@@ -325,41 +323,14 @@ impl<R: Rows> Policing<R> {
         let names = policies.take_names();
         self.generation = self.generation.max(catalogue.generation);
         self.policies = Some(policies);
-        self.news.policies.extend(self.unknown_policies(&catalogue, &names));
-        let mut lines = self.endpoint_lines(&catalogue);
+        self.news.policies.extend(lines::unknown_policies(&self.cluster, &catalogue, &names));
+        let mut lines = lines::endpoints(&self.locals, &catalogue);
         lines.extend(names);
         if change.is_empty() && lines.is_empty() && self.news.policies.is_empty() {
             self.news = News::default();
             return Ok(());
         }
         self.enforce(dataplane, &change, lines)
-    }
-
-    /// Policies of which the catalogue does not know that they are in force as they are now.
-    fn unknown_policies(&self, catalogue: &Catalogue, names: &[Line]) -> BTreeSet<PodKey> {
-        let known: BTreeSet<PodKey> =
-            catalogue.policies.keys().map(|policy| (policy.namespace.clone(), policy.name.clone())).collect();
-        let differing = self.cluster.policies.iter().filter(|(key, policy)| {
-            !catalogue.policies.contains_key(&PolicyName {
-                namespace: key.0.clone(),
-                name: key.1.clone(),
-                uid: policy.uid.clone(),
-            })
-        });
-        let gone = known.iter().filter(|key| !self.cluster.policies.contains_key(*key)).cloned();
-        let anew =
-            names.iter().filter_map(|line| if let Line::Set { policies, .. } = line { Some(policies) } else { None });
-        let anew = anew.flatten().map(|policy| (policy.namespace.clone(), policy.name.clone()));
-        differing.map(|(key, _)| key.clone()).chain(gone).chain(anew).collect()
-    }
-
-    /// What the catalogue does not know of the endpoints.
-    fn endpoint_lines(&self, catalogue: &Catalogue) -> Vec<Line> {
-        let name = |local: &Local| local.pod.clone().map(|(namespace, name)| PodName { namespace, name });
-        let named = self.locals.iter().filter(|(slot, local)| catalogue.endpoints.get(*slot) != Some(&name(local)));
-        let named = named.map(|(slot, local)| Line::Endpoint { slot: *slot, pod: name(local) });
-        let gone = catalogue.endpoints.keys().filter(|slot| !self.locals.contains_key(*slot));
-        named.chain(gone.map(|slot| Line::NoEndpoint { slot: *slot })).collect()
     }
 
     /// Names, rows, and the word that they are in force.
@@ -375,7 +346,8 @@ impl<R: Rows> Policing<R> {
         dataplane.name_rows(generation)?;
         let garbage = dataplane.write_policy(change)?;
         let took = self.news.since.unwrap_or(start).elapsed();
-        self.catalogue.append(&self.in_force(generation, took)).context("the catalogue cannot be written")?;
+        let in_force = lines::in_force(&self.cluster, &self.news.policies, generation, self.clock.wall(), took);
+        self.catalogue.append(&in_force).context("the catalogue cannot be written")?;
         // Most changes leave nothing behind: no barrier for those.
         if gone.is_some() || !change.old_verdicts.is_empty() {
             self.graves.push(Grave { era: self.era, garbage, names: gone });
@@ -411,27 +383,6 @@ impl<R: Rows> Policing<R> {
             tracing::info!(slot, ?pod, ?direction, "its rules have room again, or are gone");
         }
         self.over_budget = now;
-    }
-
-    /// The last lines of a change.
-    fn in_force(&self, generation: u64, took: Duration) -> Vec<Line> {
-        let at = self.clock.wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let (there, gone): (Vec<&PodKey>, Vec<&PodKey>) =
-            self.news.policies.iter().partition(|key| self.cluster.policies.contains_key(*key));
-        let there = there.into_iter().filter_map(|key| {
-            let uid = self.cluster.policies.get(key)?.uid.clone();
-            Some(PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid })
-        });
-        let in_force = Line::InForce {
-            generation,
-            at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
-            took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-            policies: there.collect(),
-        };
-        let gone = gone
-            .into_iter()
-            .map(|(namespace, name)| Line::NoPolicy { namespace: namespace.clone(), name: name.clone() });
-        std::iter::once(in_force).chain(gone).collect()
     }
 
     fn try_bury(&mut self, dataplane: &mut R, graves: Vec<Grave<R::Garbage>>) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Against maps that remember, and that refuse when they are told to.
 
 use anyhow::bail;
+use osmia_maps::catalogue::Catalogue;
 use osmia_maps::layout::{
     VerdictKey,
     endpoint::{E_PRESENT, E_READY},

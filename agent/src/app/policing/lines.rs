@@ -1,0 +1,70 @@
+//! What the catalogue is told of policies and endpoints.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use osmia_maps::catalogue::{Catalogue, Line, PodName, PolicyName};
+
+use crate::{
+    compile::policy::{Local, PodKey},
+    model::Cluster,
+};
+
+/// An endpoint.
+pub(super) fn endpoint(slot: u32, local: &Local) -> Line {
+    Line::Endpoint { slot, pod: pod(local) }
+}
+
+/// What the catalogue does not know of the endpoints.
+pub(super) fn endpoints(locals: &BTreeMap<u32, Local>, catalogue: &Catalogue) -> Vec<Line> {
+    let named = locals.iter().filter(|(slot, local)| catalogue.endpoints.get(*slot) != Some(&pod(local)));
+    let named = named.map(|(slot, local)| endpoint(*slot, local));
+    let gone = catalogue.endpoints.keys().filter(|slot| !locals.contains_key(*slot));
+    named.chain(gone.map(|slot| Line::NoEndpoint { slot: *slot })).collect()
+}
+
+/// Policies of which the catalogue does not know that they are in force as they are now; `names` are the numbers that are new.
+pub(super) fn unknown_policies(cluster: &Cluster, catalogue: &Catalogue, names: &[Line]) -> BTreeSet<PodKey> {
+    let other = cluster.policies.iter().filter(|(key, policy)| {
+        let name = PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid: policy.uid.clone() };
+        !catalogue.policies.contains_key(&name)
+    });
+    let other = other.map(|(key, _)| key.clone());
+    let key = |policy: &PolicyName| (policy.namespace.clone(), policy.name.clone());
+    let gone = catalogue.policies.keys().map(key).filter(|key| !cluster.policies.contains_key(key));
+    let anew = names.iter().flat_map(|line| match line {
+        Line::Set { policies, .. } => policies.as_slice(),
+        _ => &[],
+    });
+    other.chain(gone).chain(anew.map(key)).collect()
+}
+
+/// A generation is in force that was `took` on its way, and with it these policies, or without those that are gone.
+pub(super) fn in_force(
+    cluster: &Cluster,
+    policies: &BTreeSet<PodKey>,
+    generation: u64,
+    at: SystemTime,
+    took: Duration,
+) -> Vec<Line> {
+    let there = policies.iter().filter_map(|key| {
+        let uid = cluster.policies.get(key)?.uid.clone();
+        Some(PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid })
+    });
+    let at = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let in_force = Line::InForce {
+        generation,
+        at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+        took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        policies: there.collect(),
+    };
+    let gone = policies.iter().filter(|key| !cluster.policies.contains_key(*key));
+    let gone = gone.map(|(namespace, name)| Line::NoPolicy { namespace: namespace.clone(), name: name.clone() });
+    std::iter::once(in_force).chain(gone).collect()
+}
+
+fn pod(local: &Local) -> Option<PodName> {
+    local.pod.clone().map(|(namespace, name)| PodName { namespace, name })
+}
