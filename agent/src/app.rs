@@ -37,7 +37,7 @@ use crate::{
     publish::Publisher,
     readiness::Readiness,
     serve::{heartbeat, http, metrics::Metrics, socket},
-    source::{SourceSpec, folder::FolderSource},
+    source::Source,
     sys,
     underlay::{self, Wanted},
 };
@@ -67,8 +67,9 @@ pub fn run(args: &Args) -> Result<()> {
 async fn start(args: &Args, settings: Settings) -> Result<()> {
     let mut stop = stop_signal()?;
     let readiness = Readiness::default();
-    let [maps, network, journal, policy, queue] =
-        ["dataplane", "underlay", "attachments", "policy", "queue and socket"].map(|task| readiness.task(task));
+    let [told, maps, network, journal, policy, queue] =
+        ["source", "dataplane", "underlay", "attachments", "policy", "queue and socket"]
+            .map(|task| readiness.task(task));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     check_ports(settings.masquerade_ports, Path::new("/proc/sys/net/ipv4/ip_local_port_range"))?;
     for folder in [&args.state, &args.run] {
@@ -90,9 +91,12 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         tokio::spawn(async move { http::serve(&address, told).await });
     }
 
-    let SourceSpec::Folder(folder) = &args.source;
+    let (mut source, events) = tokio::select! {
+        started = Source::start(&args.source, args.access(), &args.state) => started?,
+        () = stop.changed() => return Ok(()),
+    };
     let told_at = time::Instant::now();
-    let (mut source, events) = FolderSource::start(folder, &args.state)?;
+    told.done();
     let mut policing = Policing::open(&args.run, Arc::clone(&clock), Arc::clone(&metrics))?;
 
     let attaching = if args.clsact { Attaching::Clsact } else { Attaching::Auto };
@@ -164,7 +168,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         tokio::select! {
             () = stop.changed() => break,
             events = source.next() => {
-                metrics.problems("manifests", source.problems().len());
+                metrics.problems(source.matter(), source.problems().len());
                 if !model.take(events, time::Instant::now()) && !retry {
                     continue;
                 }
@@ -193,7 +197,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
                 attachments.collect_garbage().await;
                 shared.housekeep(clock.as_ref(), &metrics);
                 metrics.problems("unpublished", attachments.retry_publishing());
-                metrics.problems("manifests", source.problems().len());
+                metrics.problems(source.matter(), source.problems().len());
                 continue;
             }
         }

@@ -8,7 +8,10 @@ use ipnet::IpNet;
 
 use crate::{
     model::{Encap, Settings},
-    source::SourceSpec,
+    source::{
+        SourceSpec,
+        kube::{self, Access},
+    },
 };
 
 /// The mark bits of kube-proxy.
@@ -25,15 +28,25 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
 
-    /// Where the cluster's objects come from: folder:DIR reads the Kubernetes YAML and JSON in DIR and DIR/status, and follows changes
+    /// Where the cluster's objects come from: kube watches an apiserver; folder:DIR reads the Kubernetes YAML and JSON in DIR and DIR/status,
+    /// and follows changes
     #[arg(long, value_name = "SOURCE")]
     pub source: SourceSpec,
+
+    /// With --source kube: the apiserver, its certificate and who we are there, read anew when it does not answer or accept us
+    /// [default: what a pod's service account has]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// With --source kube: addresses of the apiserver, tried in turn instead of the one that the configuration has
+    #[arg(long, value_name = "URL", value_delimiter = ',', value_parser = kube::server)]
+    pub apiserver: Vec<String>,
 
     /// Write DIR/status/<namespace>.<pod>.yaml for each pod of this node; nodes may share DIR
     #[arg(long, value_name = "DIR")]
     pub publish: Option<PathBuf>,
 
-    /// Journal, queue of DELs, last good manifests. Must survive restarts of the agent
+    /// Journal, queue of DELs, what the source said last. Must survive restarts of the agent
     #[arg(long, value_name = "DIR", default_value = "/var/lib/osmia")]
     pub state: PathBuf,
 
@@ -180,6 +193,12 @@ pub enum LogFormat {
 }
 
 impl Args {
+    /// How an apiserver is reached.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        Access { kubeconfig: self.kubeconfig.clone(), servers: self.apiserver.clone() }
+    }
+
     /// The settings that decide rows, checked.
     ///
     /// # Errors
@@ -194,6 +213,10 @@ impl Args {
                 .to_owned(),
         };
         ensure!(!node.is_empty(), "this host has no name: set --node");
+        ensure!(
+            self.source == SourceSpec::Kube || (self.kubeconfig.is_none() && self.apiserver.is_empty()),
+            "--kubeconfig and --apiserver are for --source kube"
+        );
         ensure!(self.mark.is_power_of_two(), "--mark {:#x} must be one bit", self.mark);
         ensure!(self.mark & KUBE_PROXY_MARKS == 0, "--mark {:#x} is a bit of kube-proxy's", self.mark);
         ensure!(self.vni < 1 << 24, "--vni {} is larger than 24 bits", self.vni);
@@ -339,12 +362,13 @@ mod tests {
             (["--tunnel-port", "0"], "--tunnel-port"),
             (["--masquerade-ports", "32767-40000"], "--node-ports 30000-32767"),
             (["--node-ports", "60000-61000"], "--masquerade-ports 61000-65535"),
+            (["--kubeconfig", "/x"], "--source kube"),
         ] {
             let error = args(&more).unwrap().settings().unwrap_err().to_string();
             assert!(error.contains(flag), "{error}");
         }
         for more in
-            [["--mark", "xyz"], ["--masquerade-ports", "5-1"], ["--flow-memory", "many"], ["--source", "etcd:/"]]
+            [["--mark", "xyz"], ["--masquerade-ports", "5-1"], ["--flow-memory", "many"], ["--apiserver", "10.0.0.1"]]
         {
             assert!(args(&more).unwrap_err().to_string().contains(more[0]), "{more:?}");
         }

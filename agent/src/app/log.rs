@@ -16,7 +16,10 @@ pub fn init(format: LogFormat) -> Result<()> {
     // Not EnvFilter: its regular expressions are a tenth of this program.
     let filter = match std::env::var("RUST_LOG") {
         Ok(filter) if !filter.is_empty() => filter.parse().with_context(|| format!("RUST_LOG {filter:?}"))?,
-        _ => Targets::new().with_default(LevelFilter::INFO),
+        // These say each of their tries; the source says once what became of them.
+        _ => Targets::new()
+            .with_default(LevelFilter::INFO)
+            .with_targets(["kube_client", "kube_runtime"].map(|target| (target, LevelFilter::OFF))),
     };
     let log = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_target(false);
     let registry = tracing_subscriber::registry().with(filter);

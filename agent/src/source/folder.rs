@@ -15,14 +15,13 @@ use anyhow::Result;
 
 pub mod files;
 pub mod manifest;
-mod saved;
 mod watch;
 
 use files::{FileId, Files};
 use manifest::Refused;
-use saved::Saved;
 use watch::{Change, Watch};
 
+use super::{object::Object, saved::Saved};
 use crate::model::Event;
 
 /// Longest manifest that is read, bytes.
@@ -34,7 +33,7 @@ type Stamp = (u64, u64, (i64, i64), (i64, i64), u64);
 /// A watched folder.
 pub struct Folder {
     dir: PathBuf,
-    saved: Saved,
+    saved: Saved<FileId>,
     files: Files,
     stamps: BTreeMap<FileId, Stamp>,
     /// The folder itself is missing.
@@ -80,7 +79,7 @@ impl Folder {
     /// # Errors
     /// The state folder cannot be used.
     pub fn open(dir: &Path, state: &Path) -> Result<(Self, Vec<Event>)> {
-        let (saved, records) = Saved::open(&state.join("source"))?;
+        let (saved, records) = Saved::open(&state.join("source").join("folder"))?;
         let mut folder =
             Self { dir: dir.to_owned(), saved, files: Files::default(), stamps: BTreeMap::new(), missing: false };
         let mut events = Vec::new();
@@ -135,8 +134,8 @@ impl Folder {
         };
         let Some(stamp) = stamp else {
             self.stamps.remove(file);
-            if let Err(error) = self.saved.forget(file) {
-                tracing::error!(%error, "state folder");
+            if !self.files.objects(file).is_empty() {
+                self.keep(file, &[]);
             }
             return self.files.remove(file);
         };
@@ -160,10 +159,8 @@ impl Folder {
                 if self.files.bad().contains_key(file) {
                     tracing::info!(%file, "the manifest is good again");
                 }
-                if self.files.objects(file) != objects.as_slice()
-                    && let Err(error) = self.saved.keep(file, &objects)
-                {
-                    tracing::error!(%error, "a restart would not know the last good state of this file");
+                if self.files.objects(file) != objects.as_slice() {
+                    self.keep(file, &objects);
                 }
                 self.files.set(file, objects)
             }
@@ -176,6 +173,13 @@ impl Folder {
     pub fn problems(&self) -> Vec<String> {
         let missing = self.missing.then(|| format!("{}: missing", self.dir.display()));
         missing.into_iter().chain(self.files.bad().iter().map(|(file, why)| format!("{file}: {why}"))).collect()
+    }
+
+    fn keep(&mut self, file: &FileId, objects: &[Object]) {
+        let objects = Some(objects).filter(|objects| !objects.is_empty());
+        if let Err(error) = self.saved.keep([(file, objects)]) {
+            tracing::error!(%file, error = format!("{error:#}"), "a restart would not know the last good state of this file");
+        }
     }
 
     fn refuse(&mut self, file: &FileId, why: Refused) -> Vec<Event> {

@@ -11,7 +11,7 @@ mod selector;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::model::{NamespaceObject, NodeObject, PodObject, PolicyObject};
+use crate::model::{Event, NamespaceObject, NodeObject, PodObject, PolicyObject};
 
 /// An object by kind and name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,6 +24,43 @@ pub enum Object {
     Pod(String, String, PodObject),
     /// A NetworkPolicy by namespace and name.
     Policy(String, String, PolicyObject),
+}
+
+/// Which object.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Key {
+    /// A Node by name.
+    Node(String),
+    /// A Namespace by name.
+    Namespace(String),
+    /// A Pod by namespace and name.
+    Pod(String, String),
+    /// A NetworkPolicy by namespace and name.
+    Policy(String, String),
+}
+
+impl Key {
+    /// Of an object.
+    #[must_use]
+    pub fn of(object: &Object) -> Self {
+        match object {
+            Object::Node(name, _) => Self::Node(name.clone()),
+            Object::Namespace(name, _) => Self::Namespace(name.clone()),
+            Object::Pod(namespace, name, _) => Self::Pod(namespace.clone(), name.clone()),
+            Object::Policy(namespace, name, _) => Self::Policy(namespace.clone(), name.clone()),
+        }
+    }
+
+    /// It is gone.
+    #[must_use]
+    pub fn gone(self) -> Event {
+        match self {
+            Self::Node(name) => Event::NodeGone(name),
+            Self::Namespace(name) => Event::NamespaceGone(name),
+            Self::Pod(namespace, name) => Event::PodGone((namespace, name)),
+            Self::Policy(namespace, name) => Event::PolicyGone((namespace, name)),
+        }
+    }
 }
 
 /// One object's text, in whatever form.
@@ -39,6 +76,17 @@ pub trait Text {
 }
 
 impl Object {
+    /// It is there and looks like this.
+    #[must_use]
+    pub fn told(self) -> Event {
+        match self {
+            Self::Node(name, node) => Event::Node(name, node),
+            Self::Namespace(name, namespace) => Event::Namespace(name, namespace),
+            Self::Pod(namespace, name, pod) => Event::Pod((namespace, name), pod),
+            Self::Policy(namespace, name, policy) => Event::Policy((namespace, name), policy),
+        }
+    }
+
     /// Reads an object of `kind`; `None` for a kind that does not matter here.
     ///
     /// # Errors

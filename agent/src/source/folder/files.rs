@@ -6,14 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use super::manifest::Refused;
 use crate::{
     model::{Event, NodeObject, PodObject},
-    source::object::Object,
+    source::object::{Key, Object},
 };
 
 /// A file by where it lies.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct FileId {
     /// In `DIR/status`, not in `DIR`; those come later.
     pub status: bool,
@@ -24,25 +26,6 @@ pub struct FileId {
 impl std::fmt::Display for FileId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}", if self.status { "status/" } else { "" }, self.name)
-    }
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Key {
-    Node(String),
-    Namespace(String),
-    Pod(String, String),
-    Policy(String, String),
-}
-
-impl Key {
-    fn of(object: &Object) -> Self {
-        match object {
-            Object::Node(name, _) => Self::Node(name.clone()),
-            Object::Namespace(name, _) => Self::Namespace(name.clone()),
-            Object::Pod(namespace, name, _) => Self::Pod(namespace.clone(), name.clone()),
-            Object::Policy(namespace, name, _) => Self::Policy(namespace.clone(), name.clone()),
-        }
     }
 }
 
@@ -108,12 +91,7 @@ impl Files {
         let of_pod = matches!(key, Key::Pod(..));
         let told = |holders: &&BTreeSet<FileId>| !of_pod || holders.iter().any(|file| !file.status);
         let Some(holders) = self.holders.get(&key).filter(told) else {
-            return match key {
-                Key::Node(name) => Event::NodeGone(name),
-                Key::Namespace(name) => Event::NamespaceGone(name),
-                Key::Pod(namespace, name) => Event::PodGone((namespace, name)),
-                Key::Policy(namespace, name) => Event::PolicyGone((namespace, name)),
-            };
+            return key.gone();
         };
         let objects = holders.iter().flat_map(|file| self.objects(file)).filter(|object| Key::of(object) == key);
         match &key {

@@ -1,0 +1,189 @@
+//! The source over an apiserver that follows a script: what a real one says only now and then.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Mutex,
+};
+
+use http::{Request, Response};
+use kube::client::Body;
+use tempfile::TempDir;
+
+use super::*;
+use crate::model::Cluster;
+
+/// One answer.
+enum Reply {
+    /// Its body; a watch ends behind it.
+    Text(String),
+    /// A refusal.
+    Status(u16),
+}
+
+/// What is answered to each kind, in order; then nothing any more.
+#[derive(Default)]
+struct Script {
+    replies: BTreeMap<&'static str, VecDeque<Reply>>,
+    /// The version of its state.
+    newest: u64,
+    /// The requests it got.
+    asked: Vec<String>,
+}
+
+type Shared = Arc<Mutex<Script>>;
+
+fn answer(script: &Shared, request: &Request<Body>) -> Option<Response<Body>> {
+    let mut script = script.lock().unwrap();
+    script.asked.push(request.uri().to_string());
+    let kind = request.uri().path().rsplit('/').next().unwrap();
+    let body = |text: &str| Body::from(text.as_bytes().to_vec());
+    if request.uri().query() == Some("limit=1") {
+        return Some(Response::new(body(&list(&[], script.newest, ""))));
+    }
+    Some(match script.replies.get_mut(kind)?.pop_front()? {
+        Reply::Text(text) => Response::new(body(&text)),
+        Reply::Status(code) => {
+            let status =
+                format!(r#"{{"kind":"Status","status":"Failure","message":"no","reason":"no","code":{code}}}"#);
+            Response::builder().status(code).body(body(&status)).unwrap()
+        }
+    })
+}
+
+fn list(items: &[&str], version: u64, go_on: &str) -> String {
+    format!(r#"{{"metadata":{{"resourceVersion":"{version}","continue":"{go_on}"}},"items":[{}]}}"#, items.join(","))
+}
+
+fn node(name: &str, version: u64, address: &str) -> String {
+    let addresses = format!(r#"[{{"type":"InternalIP","address":"{address}"}}]"#);
+    format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}},"status":{{"addresses":{addresses}}}}}"#)
+}
+
+fn event(kind: &str, object: &str) -> String {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
+}
+
+/// The end of a streaming list.
+fn end(version: u64) -> String {
+    let metadata = format!(r#"{{"resourceVersion":"{version}","annotations":{{"k8s.io/initial-events-end":"true"}}}}"#);
+    event("BOOKMARK", &format!(r#"{{"kind":"X","apiVersion":"v1","metadata":{metadata}}}"#))
+}
+
+struct World {
+    script: Shared,
+    source: KubeSource,
+    cluster: Cluster,
+    _state: TempDir,
+}
+
+impl World {
+    /// With these answers about nodes; of the other kinds there is nothing.
+    fn new(newest: u64, nodes: impl IntoIterator<Item = Reply>) -> Self {
+        let mut script = Script { newest, ..Script::default() };
+        script.replies.insert("nodes", nodes.into_iter().collect());
+        for kind in ["namespaces", "pods", "networkpolicies"] {
+            script.replies.insert(kind, [Reply::Text(end(1))].into());
+        }
+        let script = Arc::new(Mutex::new(script));
+        let shared = Arc::clone(&script);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let answer = answer(&shared, &request);
+            async move {
+                match answer {
+                    Some(answer) => Ok::<_, std::convert::Infallible>(answer),
+                    None => future::pending().await,
+                }
+            }
+        });
+        let connection =
+            Connection::over(Access::default(), vec![("fake".to_owned(), Client::new(service, "default"))]);
+        let state = TempDir::new().unwrap();
+        let source = KubeSource::over(connection, Told::open(&state.path().join("kube")).unwrap());
+        Self { script, source, cluster: Cluster::default(), _state: state }
+    }
+
+    /// Follows it until the nodes are these; gives the events that it took.
+    async fn until(&mut self, nodes: &[&str]) -> Vec<Event> {
+        let mut all = self.source.first().await;
+        loop {
+            for event in &all {
+                self.cluster.apply(event.clone());
+            }
+            if self.cluster.nodes.keys().eq(nodes) {
+                return all;
+            }
+            let next = time::timeout(Duration::from_secs(10), self.source.next()).await;
+            all.extend(next.unwrap_or_else(|_| panic!("{:?} instead of {nodes:?}", self.cluster.nodes)));
+        }
+    }
+
+    fn asked(&self, kind: &str) -> Vec<String> {
+        self.script.lock().unwrap().asked.iter().filter(|uri| uri.contains(kind)).cloned().collect()
+    }
+}
+
+#[tokio::test]
+async fn a_streaming_list_then_a_watch_from_its_end() {
+    let [a, b] = [("a", 5), ("b", 6)].map(|(name, version)| event("ADDED", &node(name, version, "192.0.2.1")));
+    let mut world =
+        World::new(9, [Reply::Text(format!("{a}{b}{}", end(7))), Reply::Text(event("DELETED", &node("a", 8, "")))]);
+    world.until(&["b"]).await;
+    let asked = world.asked("/nodes");
+    assert!(asked[0].contains("sendInitialEvents=true") && !asked[0].contains("resourceVersion=0"), "{asked:?}");
+    assert!(asked[2].contains("resourceVersion=7"), "{asked:?}");
+    assert_eq!(world.source.problems(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_version_that_is_forgotten_lists_anew_and_tells_what_went() {
+    let first = [event("ADDED", &node("a", 5, "192.0.2.1")), event("ADDED", &node("b", 6, "192.0.2.2")), end(7)];
+    let gone =
+        r#"{"kind":"Status","status":"Failure","message":"too old resource version","reason":"Expired","code":410}"#;
+    let again = [event("ADDED", &node("b", 6, "192.0.2.2")), event("ADDED", &node("c", 20, "192.0.2.3")), end(21)];
+    let replies = [first.concat(), event("ERROR", gone), again.concat()].map(Reply::Text);
+    let events = World::new(21, replies).until(&["b", "c"]).await;
+    let b = events.iter().filter(|event| matches!(event, Event::Node(name, _) if name == "b")).count();
+    assert!(b == 1 && events.contains(&Event::NodeGone("a".into())), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_state_older_than_the_one_before_lists_anew() {
+    let first = [event("ADDED", &node("a", 50, "192.0.2.1")), end(70)].concat();
+    let again = [event("ADDED", &node("b", 20, "192.0.2.1")), end(30)].concat();
+    // The second answer goes to a watch from 70, which this apiserver would leave without an answer for long.
+    let mut world = World::new(30, [first, again].map(Reply::Text));
+    world.until(&["b"]).await;
+    let asked = world.asked("/nodes");
+    assert!(asked.iter().filter(|uri| uri.contains("sendInitialEvents")).count() == 2, "{asked:?}");
+}
+
+#[tokio::test]
+async fn without_streaming_lists_it_asks_for_pages() {
+    let (a, b) = (node("a", 5, "192.0.2.1"), node("b", 6, "192.0.2.2"));
+    let pages = [list(&[&a], 7, "more"), list(&[&b], 7, "")].map(Reply::Text);
+    let mut world = World::new(7, [Reply::Status(422)].into_iter().chain(pages));
+    world.until(&["a", "b"]).await;
+    assert!(world.asked("/nodes").iter().any(|uri| uri.contains("continue=more")));
+    assert_eq!(world.source.problems(), Vec::<String>::new(), "that is no problem");
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_is_a_problem_and_the_rest_goes_on() {
+    let first =
+        [event("ADDED", &node("a", 5, "nonsense")), event("ADDED", &node("b", 6, "192.0.2.2")), end(7)].concat();
+    let mut world = World::new(8, [first, event("MODIFIED", &node("a", 8, "192.0.2.1"))].map(Reply::Text));
+    world.until(&["b"]).await;
+    let problems = world.source.problems();
+    assert!(problems.len() == 1 && problems[0].contains("nonsense"), "{problems:?}");
+    world.until(&["a", "b"]).await;
+    assert_eq!(world.source.problems(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_is_refused_is_a_problem_and_nothing_is_told_to_be_complete() {
+    let mut world = World::new(7, [Reply::Status(403)]);
+    let first = time::timeout(Duration::from_millis(100), world.source.first()).await;
+    assert!(first.is_err(), "a cluster without nodes would be wrong");
+    let problems = world.source.problems();
+    assert!(problems.len() == 1 && problems[0].starts_with("nodes: fake: 403"), "{problems:?}");
+}

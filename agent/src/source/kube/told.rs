@@ -1,0 +1,306 @@
+//! What was told, against what the apiserver says now.
+
+use std::{
+    collections::{BTreeMap, hash_map::DefaultHasher},
+    hash::Hasher as _,
+    path::Path,
+};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::{
+    model::Event,
+    source::{
+        object::{Key, Object},
+        saved::Saved,
+    },
+};
+
+/// How many kinds there are.
+pub(super) const KINDS: usize = 4;
+
+/// What a watch says of its kind.
+#[derive(Debug)]
+pub(super) enum News {
+    /// All are listed anew from here on.
+    Begin,
+    /// One is there, or why it cannot be read.
+    Is(Key, Result<Object, String>),
+    /// One is gone.
+    Gone(Key),
+    /// The list is complete: what was not in it is gone.
+    End,
+}
+
+/// What a line on disk is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Line {
+    /// Every kind was listed to its end once: without it, a policy may be missing and the copy is not to be lived by.
+    Complete,
+    Object(Key),
+}
+
+/// One object that was told.
+struct Known {
+    /// Of what it said: the same is not told twice.
+    print: u64,
+    /// The last list that had it.
+    round: u32,
+}
+
+#[derive(Default)]
+struct Kind {
+    known: BTreeMap<Key, Known>,
+    round: u32,
+    /// Listed to its end by this process.
+    complete: bool,
+}
+
+/// All that was told.
+pub(super) struct Told {
+    kinds: [Kind; KINDS],
+    saved: Saved<Line>,
+    /// Not on disk yet.
+    unsaved: BTreeMap<Line, Option<Box<RawValue>>>,
+    has_copy: bool,
+    /// Why the disk has not all of it.
+    unkept: Option<String>,
+    /// Objects that cannot be read, and why.
+    unreadable: BTreeMap<Key, String>,
+}
+
+impl Told {
+    /// Opens the copy on disk; what it says.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<Event>)> {
+        let (saved, lines) = Saved::open::<Box<RawValue>>(path)?;
+        let mut told = Self {
+            kinds: Default::default(),
+            saved,
+            unsaved: BTreeMap::new(),
+            has_copy: false,
+            unkept: None,
+            unreadable: BTreeMap::new(),
+        };
+        let mut events = Vec::new();
+        for (line, text) in lines {
+            let Line::Object(key) = line else {
+                told.has_copy = true;
+                continue;
+            };
+            match serde_json::from_str::<Object>(text.get()) {
+                Ok(object) => {
+                    let known = Known { print: print(&text), round: 0 };
+                    told.kinds[index(&key)].known.insert(key, known);
+                    events.push(object.told());
+                }
+                Err(error) => tracing::warn!(?key, %error, "dropped what cannot be read of the last known state"),
+            }
+        }
+        Ok((told, events))
+    }
+
+    /// Whether what was on disk is the whole of what an apiserver said some time.
+    pub(super) fn has_copy(&self) -> bool {
+        self.has_copy
+    }
+
+    /// Whether each kind was listed to its end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.kinds.iter().all(|kind| kind.complete)
+    }
+
+    /// Takes news of a kind in; what changed by it.
+    pub(super) fn take(&mut self, kind: usize, news: News, events: &mut Vec<Event>) {
+        let of = &mut self.kinds[kind];
+        match news {
+            News::Begin => of.round += 1,
+            News::Is(key, Ok(object)) => {
+                self.unreadable.remove(&key);
+                let text = match to_raw_value(&object) {
+                    Ok(text) => text,
+                    Err(error) => {
+                        self.unreadable.insert(key, error.to_string());
+                        return;
+                    }
+                };
+                let now = Known { print: print(&text), round: of.round };
+                let before = of.known.insert(key.clone(), now);
+                if before.is_none_or(|known| known.print != print(&text)) {
+                    self.unsaved.insert(Line::Object(key), Some(text));
+                    events.push(object.told());
+                }
+            }
+            News::Is(key, Err(why)) => {
+                let round = of.round;
+                let kept = of.known.get_mut(&key).map(|known| known.round = round).is_some();
+                if self.unreadable.insert(key.clone(), why.clone()).as_ref() != Some(&why) {
+                    tracing::error!(?key, why, kept, "an object cannot be read; what it said last stays");
+                }
+            }
+            News::Gone(key) => {
+                self.unreadable.remove(&key);
+                if of.known.remove(&key).is_some() {
+                    self.unsaved.insert(Line::Object(key.clone()), None);
+                    events.push(key.gone());
+                }
+            }
+            News::End => {
+                of.complete = true;
+                let round = of.round;
+                for (key, _) in of.known.extract_if(.., |_, known| known.round != round) {
+                    self.unreadable.remove(&key);
+                    self.unsaved.insert(Line::Object(key.clone()), None);
+                    events.push(key.gone());
+                }
+                if !self.has_copy && self.is_complete() {
+                    self.has_copy = true;
+                    self.unsaved.insert(Line::Complete, Some(RawValue::TRUE.to_owned()));
+                }
+            }
+        }
+    }
+
+    /// Brings the copy on disk up to date.
+    pub(super) fn save(&mut self) {
+        if self.unsaved.is_empty() {
+            return;
+        }
+        let lines = self.unsaved.iter().map(|(line, text)| (line, text.as_ref()));
+        match self.saved.keep(lines) {
+            Ok(()) => {
+                self.unsaved.clear();
+                self.unkept = None;
+            }
+            Err(error) => {
+                let why = format!("a restart without apiserver would not know the last state: {error:#}");
+                if self.unkept.as_ref() != Some(&why) {
+                    tracing::error!(why, "state folder");
+                }
+                self.unkept = Some(why);
+            }
+        }
+    }
+
+    /// What is wrong, in words.
+    pub(super) fn problems(&self) -> impl Iterator<Item = String> {
+        let unreadable = self.unreadable.iter().map(|(key, why)| format!("{key:?}: {why}"));
+        unreadable.chain(self.unkept.clone())
+    }
+}
+
+/// The place of its kind.
+pub(super) fn index(key: &Key) -> usize {
+    match key {
+        Key::Node(_) => 0,
+        Key::Namespace(_) => 1,
+        Key::Policy(..) => 2,
+        Key::Pod(..) => 3,
+    }
+}
+
+fn print(text: &RawValue) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text.get().as_bytes());
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::model::{NodeObject, PodObject};
+
+    struct World {
+        dir: TempDir,
+        told: Told,
+    }
+
+    impl World {
+        fn open(dir: TempDir) -> (Self, Vec<Event>) {
+            let (told, events) = Told::open(&dir.path().join("kube")).unwrap();
+            (Self { dir, told }, events)
+        }
+
+        fn take(&mut self, kind: usize, news: impl IntoIterator<Item = News>) -> Vec<Event> {
+            let mut events = Vec::new();
+            for news in news {
+                self.told.take(kind, news, &mut events);
+            }
+            self.told.save();
+            events
+        }
+
+        fn restart(self) -> (Self, Vec<Event>) {
+            drop(self.told);
+            Self::open(self.dir)
+        }
+    }
+
+    fn node(name: &str, uid: &str) -> News {
+        let object = NodeObject { uid: uid.into(), ..NodeObject::default() };
+        News::Is(Key::Node(name.into()), Ok(Object::Node(name.into(), object)))
+    }
+
+    fn gone(name: &str) -> Event {
+        Event::NodeGone(name.into())
+    }
+
+    fn names(events: &[Event]) -> Vec<&str> {
+        events.iter().map(|e| if let Event::Node(name, _) = e { name.as_str() } else { "?" }).collect()
+    }
+
+    #[test]
+    fn what_is_told_twice_is_told_once() {
+        let (mut world, _) = World::open(TempDir::new().unwrap());
+        assert_eq!(world.take(0, [News::Begin, node("a", "1"), node("a", "1"), News::End]).len(), 1);
+        assert_eq!(world.take(0, [node("a", "1")]), []);
+        assert_eq!(names(&world.take(0, [node("a", "2")])), ["a"]);
+    }
+
+    #[test]
+    fn a_list_tells_what_went_while_nobody_watched() {
+        let (mut world, _) = World::open(TempDir::new().unwrap());
+        world.take(0, [News::Begin, node("a", "1"), node("b", "1"), News::End, node("c", "1")]);
+        assert_eq!(world.take(0, [News::Begin, node("b", "1")]), [], "an unfinished list takes nothing away");
+        let events = world.take(0, [News::Begin, node("b", "1"), News::End]);
+        assert_eq!(events, [gone("a"), gone("c")]);
+        assert_eq!(world.take(0, [News::Gone(Key::Node("b".into()))]), [gone("b")]);
+        assert_eq!(world.take(0, [News::Gone(Key::Node("b".into()))]), []);
+    }
+
+    #[test]
+    fn what_cannot_be_read_stays_as_it_was_and_is_said() {
+        let (mut world, _) = World::open(TempDir::new().unwrap());
+        let bad = || News::Is(Key::Node("a".into()), Err("no address".into()));
+        world.take(0, [News::Begin, node("a", "1"), News::End]);
+        assert_eq!(world.take(0, [bad(), News::Begin, bad(), News::End]), []);
+        assert_eq!(world.told.problems().collect::<Vec<_>>(), ["Node(\"a\"): no address"]);
+        assert_eq!(world.take(0, [node("a", "1")]), []);
+        assert_eq!(world.told.problems().count(), 0);
+    }
+
+    #[test]
+    fn a_restart_knows_it_all_once_every_kind_was_listed() {
+        let (mut world, _) = World::open(TempDir::new().unwrap());
+        let pod = Object::Pod("n".into(), "p".into(), PodObject { uid: "1".into(), ..PodObject::default() });
+        world.take(0, [News::Begin, node("a", "1"), node("b", "1"), News::End]);
+        world.take(3, [News::Begin, News::Is(Key::of(&pod), Ok(pod.clone())), News::End]);
+        let (mut world, events) = world.restart();
+        assert_eq!(events.len(), 3);
+        assert!(!world.told.has_copy(), "no policy was asked for yet");
+        for kind in 0..KINDS {
+            let own = [node("a", "1"), News::Is(Key::of(&pod), Ok(pod.clone()))].into_iter();
+            let own = own.filter(|news| matches!(news, News::Is(key, _) if index(key) == kind));
+            world.take(kind, [News::Begin].into_iter().chain(own).chain([News::End]));
+        }
+        let (world, events) = world.restart();
+        assert!(world.told.has_copy() && !world.told.is_complete());
+        assert_eq!(events.len(), 2, "and what went stays gone: {events:?}");
+    }
+}
