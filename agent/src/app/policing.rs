@@ -149,7 +149,7 @@ impl<R: Rows> Policing<R> {
     /// Whether an ADD of this pod shall wait for its object: what is not told may be isolated.
     pub(super) fn awaits(&self, pod: &PodKey) -> bool {
         let Cluster { pods, namespaces, policies, .. } = &self.cluster;
-        !pods.contains_key(pod) && (!namespaces.contains_key(&pod.0) || !policies.is_empty())
+        pods.get(pod).is_none_or(|pod| !pod.has_network()) && (!namespaces.contains_key(&pod.0) || !policies.is_empty())
     }
 
     /// Takes events in, which came at `since`, and brings them into force as one change.

@@ -12,10 +12,10 @@ mod world;
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{core::v1::Pod, networking::v1::NetworkPolicy};
 
 pub use ports::{Protocol, Traffic};
-pub use world::World;
+pub use world::{Endpoint, World};
 
 /// A direction of the rules of one pod.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -57,6 +57,16 @@ impl Verdict {
 }
 
 impl World {
+    /// What the policies say of `traffic` between an endpoint of this node and the address `peer`, as [`Self::verdict`] does of a pod.
+    #[must_use]
+    pub fn held(&self, endpoint: &Endpoint, direction: Direction, peer: IpAddr, traffic: Traffic) -> Verdict {
+        match (self.own(endpoint), self.may_isolate(endpoint)) {
+            (Some(pod), _) => self.verdict(pod, direction, peer, traffic),
+            (None, Some(policies)) => Verdict::Denied(policies.into_iter().map(name).collect()),
+            (None, None) => Verdict::NotIsolated,
+        }
+    }
+
     /// What the policies say of `traffic` between `pod` (the one whose rules are asked) and the address `peer`.
     ///
     /// `traffic.port` is the destination's in both directions. What comes from a socket of the pod's own node is allowed whatever this says,
@@ -95,11 +105,12 @@ impl World {
             }
         }
         if allowing.is_empty() {
-            let names = isolating.iter().map(|p| {
-                (p.metadata.namespace.clone().unwrap_or_default(), p.metadata.name.clone().unwrap_or_default())
-            });
-            return Verdict::Denied(names.collect());
+            return Verdict::Denied(isolating.into_iter().map(name).collect());
         }
         Verdict::Allowed(allowing)
     }
+}
+
+fn name(policy: &NetworkPolicy) -> (String, String) {
+    (policy.metadata.namespace.clone().unwrap_or_default(), policy.metadata.name.clone().unwrap_or_default())
 }

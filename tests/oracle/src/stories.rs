@@ -14,7 +14,7 @@ use proptest::{prelude::*, sample::select};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::World;
+use crate::{Endpoint, World};
 
 const NAMESPACES: [&str; 3] = ["a", "b", "c"];
 const NODE: &str = "here";
@@ -28,6 +28,8 @@ pub enum Happening {
     Gone(&'static str, String, String),
     /// The runtime added this pod here.
     Added(u32),
+    /// The runtime added an endpoint in this pod's place, and named no pod.
+    AddedUnnamed(u32),
     /// The runtime deleted it.
     Deleted(u32),
 }
@@ -37,6 +39,7 @@ pub enum Happening {
 pub struct Objects {
     objects: BTreeMap<(String, String, String), Value>,
     added: BTreeSet<u32>,
+    unnamed: BTreeSet<u32>,
 }
 
 /// Pods 0 to this are this node's, each with addresses of its own; the others are elsewhere and may claim each other's.
@@ -67,7 +70,19 @@ impl Objects {
     /// For the oracle.
     #[must_use]
     pub fn world(&self) -> World {
-        World { namespaces: self.of("Namespace"), pods: self.of("Pod"), policies: self.of("NetworkPolicy") }
+        World {
+            namespaces: self.of("Namespace"),
+            pods: self.of("Pod"),
+            policies: self.of("NetworkPolicy"),
+            endpoints: self.added.iter().map(|pod| self.endpoint(*pod)).collect(),
+        }
+    }
+
+    /// The endpoint that is in a pod's place when it is added.
+    #[must_use]
+    pub fn endpoint(&self, pod: u32) -> Endpoint {
+        let named = !self.unnamed.contains(&pod);
+        Endpoint { pod: named.then(|| pod_key(pod)), addresses: local_addresses(pod).to_vec() }
     }
 
     /// Pods that the runtime has added here.
@@ -94,6 +109,11 @@ impl Objects {
             }
             Happening::Added(pod) => {
                 self.added.insert(*pod);
+                self.unnamed.remove(pod);
+            }
+            Happening::AddedUnnamed(pod) => {
+                self.added.insert(*pod);
+                self.unnamed.insert(*pod);
             }
             Happening::Deleted(pod) => {
                 self.added.remove(pod);
@@ -108,7 +128,7 @@ pub fn story() -> impl Strategy<Value = Vec<Happening>> {
         prop::collection::vec(namespace(), 2..4),
         prop::collection::vec(pod(), 3..9),
         prop::collection::vec(policy(), 1..4),
-        prop::collection::vec((0..LOCALS).prop_map(Happening::Added), 2..5),
+        prop::collection::vec(added(), 2..5),
     );
     let opening = opening.prop_map(|(a, b, c, d)| [a, b, c, d].concat()).prop_shuffle();
     (opening, prop::collection::vec(happening(), 1..8)).prop_map(|(opening, then)| [opening, then].concat())
@@ -124,8 +144,15 @@ pub fn happening() -> impl Strategy<Value = Happening> {
         1 => (0..9_u32).prop_map(|pod| Happening::Gone("Pod", pod_key(pod).0, pod_key(pod).1)),
         2 => (select(&NAMESPACES[..]), 0..3_u32)
             .prop_map(|(n, i)| Happening::Gone("NetworkPolicy", n.to_owned(), format!("np{i}"))),
-        1 => (0..LOCALS).prop_map(Happening::Added),
+        1 => added(),
         1 => (0..LOCALS).prop_map(Happening::Deleted),
+    ]
+}
+
+fn added() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        6 => (0..LOCALS).prop_map(Happening::Added),
+        1 => (0..LOCALS).prop_map(Happening::AddedUnnamed),
     ]
 }
 
@@ -152,14 +179,19 @@ fn pod() -> impl Strategy<Value = Happening> {
         0..3,
     );
     let phase = prop::option::of(select(&["Pending", "Running", "Running", "Succeeded", "Failed"][..]));
-    (0..9_u32, labels(), ports, phase, 0..4_u32, 0..3_u32, prop::bool::weighted(0.1)).prop_map(
-        |(pod, labels, ports, phase, address, created, host)| {
+    let (host, other) = (prop::bool::weighted(0.1), prop::bool::weighted(0.2));
+    (0..9_u32, labels(), ports, phase, 0..4_u32, 0..3_u32, host, other).prop_map(
+        |(pod, labels, ports, phase, address, created, host, other)| {
             let (namespace, name) = pod_key(pod);
             let here = pod < LOCALS;
-            // One that is not here may share an address with another for a while.
-            let elsewhere = || vec![format!("10.0.0.{}", 20 + address), format!("fd00::{}", 20 + address)];
-            let ips: Vec<String> =
-                if here { local_addresses(pod).iter().map(ToString::to_string).collect() } else { elsewhere() };
+            // One that is not here may share an address with another for a while, or claim one that was given anew here. In place of one that
+            // is here the pod that had its name before may be told, for the most part at its end.
+            let ips: Vec<String> = match (here, other) {
+                (true, false) => local_addresses(pod).iter().map(ToString::to_string).collect(),
+                (false, true) => local_addresses(address).iter().map(ToString::to_string).collect(),
+                _ => vec![format!("10.0.0.{}", 20 + address), format!("fd00::{}", 20 + address)],
+            };
+            let phase = if here && other && created > 0 { Some("Succeeded") } else { phase };
             let ips: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
             let ports: Vec<Value> = ports
                 .iter()
@@ -169,7 +201,7 @@ fn pod() -> impl Strategy<Value = Happening> {
                 "kind": "Pod",
                 "metadata": {"namespace": namespace, "name": name, "labels": labels,
                              "creationTimestamp": format!("2026-01-01T00:00:0{created}Z")},
-                "spec": {"nodeName": if here { NODE } else { "there" }, "hostNetwork": host && !here,
+                "spec": {"nodeName": if here { NODE } else { "there" }, "hostNetwork": host,
                          "containers": [{"name": "c", "ports": ports}]},
                 "status": {"phase": phase, "podIPs": ips},
             }))

@@ -1,4 +1,10 @@
 //! The cluster: whose an address is, and which policies isolate a pod.
+//!
+//! The API knows pods by their objects alone, and says nothing of a node's endpoint whose object is not its own. Decided so: an endpoint's
+//! object is the Pod of the name that the runtime gave, if that has a network of its own. One that has not (it completed, or is on its node's
+//! network) speaks of another pod of this name, of before or to come. An endpoint without object of its own is nobody's peer, and isolated in
+//! both directions where a policy may select it: where its namespace has any, or is not known. An endpoint for which the runtime named no pod
+//! is no pod: nobody's peer by selectors, and held to nothing.
 
 use std::net::IpAddr;
 
@@ -18,6 +24,17 @@ pub struct World {
     pub pods: Vec<Pod>,
     /// Policies.
     pub policies: Vec<NetworkPolicy>,
+    /// The endpoints of the node that is asked.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// An endpoint of the node that is asked.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Namespace and name of the pod, where the runtime named one.
+    pub pod: Option<(String, String)>,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Whether a pod has a network of its own: "Completed pods no longer have an IP", and one on its node's network is a part of the node
@@ -36,9 +53,32 @@ fn addresses(pod: &Pod) -> Vec<IpAddr> {
 }
 
 impl World {
-    /// Whose an address is. With several owners for a moment the newest has it (left open by the API): by creation time, then by name.
+    /// The object that is an endpoint's own.
+    #[must_use]
+    pub fn own(&self, endpoint: &Endpoint) -> Option<&Pod> {
+        let (namespace, name) = endpoint.pod.as_ref()?;
+        self.pods.iter().find(|pod| {
+            let is = |said: &Option<String>, wanted: &String| said.as_ref() == Some(wanted);
+            is(&pod.metadata.namespace, namespace) && is(&pod.metadata.name, name) && has_network(pod)
+        })
+    }
+
+    /// The policies that may select an endpoint without object of its own; `None`: none may.
+    pub(crate) fn may_isolate(&self, endpoint: &Endpoint) -> Option<Vec<&NetworkPolicy>> {
+        let (namespace, _) = endpoint.pod.as_ref()?;
+        let known = self.namespaces.iter().any(|n| n.metadata.name.as_ref() == Some(namespace));
+        let policies = self.policies.iter().filter(|policy| policy.metadata.namespace.as_ref() == Some(namespace));
+        let policies: Vec<&NetworkPolicy> = policies.collect();
+        (!known || !policies.is_empty()).then_some(policies)
+    }
+
+    /// Whose an address is. An endpoint of this node is here now, whatever others claim. With several owners for a moment the newest has it
+    /// (left open by the API): by creation time, then by name.
     #[must_use]
     pub fn owner(&self, address: IpAddr) -> Option<&Pod> {
+        if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.addresses.contains(&address)) {
+            return self.own(endpoint);
+        }
         let owners = self.pods.iter().filter(|pod| has_network(pod) && addresses(pod).contains(&address));
         owners.max_by_key(|pod| {
             let meta = &pod.metadata;

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use osmia_oracle::{Direction, Protocol, Traffic, Verdict, World};
+use osmia_oracle::{Direction, Endpoint, Protocol, Traffic, Verdict, World};
 use serde_json::{Value, json};
 
 /// Namespaces `a` (team=x) and `b` (team=y); pods `a/web` (app=web, 10.0.0.1), `a/db` (app=db, 10.0.0.2), `b/web` (app=web, 10.0.0.3), all
@@ -23,6 +23,7 @@ fn world(specs: &[Value]) -> World {
         namespaces: serde_json::from_value(json!([namespace("a", "x"), namespace("b", "y")])).unwrap(),
         pods: serde_json::from_value(json!([pod("a", "web", 1), pod("a", "db", 2), pod("b", "web", 3)])).unwrap(),
         policies: read(specs.iter().enumerate().map(policy).collect()),
+        endpoints: Vec::new(),
     }
 }
 
@@ -148,6 +149,45 @@ fn completed_pods_are_nobody_and_the_newest_owner_has_an_address() {
     assert!(!passes(&world));
     world.pods[3].status.as_mut().unwrap().phase = Some("Succeeded".to_owned());
     assert!(passes(&world));
+}
+
+#[test]
+fn an_endpoint_is_held_to_its_own_object_and_without_one_to_whatever_may_select_it() {
+    let mut world =
+        world(&[json!({"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [{"from": [{"podSelector": {}}]}]})]);
+    let endpoint = |pod: Option<(&str, &str)>, ip: &str| Endpoint {
+        pod: pod.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+        addresses: vec![ip.parse().unwrap()],
+    };
+    let held = |world: &World, pod, peer: &str| {
+        world.held(&endpoint(pod, "10.0.0.9"), Direction::Ingress, peer.parse().unwrap(), tcp(80))
+    };
+    let (web, db, untold) = (Some(("a", "web")), Some(("a", "db")), Some(("a", "new")));
+    assert_eq!(held(&world, web, "10.0.0.2"), Verdict::NotIsolated);
+    assert!(held(&world, db, "10.0.0.1").passes() && !held(&world, db, "10.0.0.3").passes());
+    // The address of a pod that the node has given to another, or to none, since.
+    world.endpoints = vec![endpoint(None, "10.0.0.1")];
+    assert!(!held(&world, db, "10.0.0.1").passes());
+    world.endpoints = vec![endpoint(untold, "10.0.0.1")];
+    assert!(!held(&world, db, "10.0.0.1").passes());
+    world.endpoints = vec![endpoint(web, "10.0.0.3")];
+    assert!(held(&world, db, "10.0.0.3").passes());
+    let policies = vec![("a".to_owned(), "p0".to_owned())];
+    assert_eq!(held(&world, untold, "10.0.0.1"), Verdict::Denied(policies.clone()));
+    assert_eq!(held(&world, Some(("b", "new")), "10.0.0.1"), Verdict::NotIsolated);
+    assert_eq!(held(&world, Some(("c", "new")), "10.0.0.1"), Verdict::Denied(vec![]));
+    assert_eq!(held(&world, None, "10.0.0.1"), Verdict::NotIsolated);
+    // The pod that had its name before.
+    for end in [json!({"status": {"phase": "Succeeded"}}), json!({"spec": {"hostNetwork": true, "containers": []}})] {
+        let mut world = world.clone();
+        let before = world.pods.iter_mut().find(|pod| pod.metadata.name.as_deref() == Some("web")).unwrap();
+        let mut object = serde_json::to_value(&*before).unwrap();
+        for (key, value) in end.as_object().unwrap() {
+            object[key] = value.clone();
+        }
+        *before = serde_json::from_value(object).unwrap();
+        assert_eq!(held(&world, web, "10.0.0.2"), Verdict::Denied(policies.clone()));
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use osmia_agent::model::{Cluster, Event, policy::Direction};
 use osmia_agent::source::{folder::manifest, object::Object};
 use osmia_maps::catalogue::Catalogue;
 use osmia_maps::layout::DropReason;
-use osmia_oracle::Verdict;
-use osmia_oracle::stories::{self, Happening, Objects};
+use osmia_oracle::stories::{Happening, Objects};
+use osmia_oracle::{Endpoint, Verdict};
 use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
 
@@ -92,7 +92,7 @@ impl Story<'_> {
                 }
                 Ok(())
             })?;
-            if let Happening::Added(pod) = happening
+            if let Happening::Added(pod) | Happening::AddedUnnamed(pod) = happening
                 && !before.contains(pod)
             {
                 self.plane.put_endpoint(*pod, policies.rules(pod + 1))?;
@@ -217,15 +217,14 @@ fn asked(plane: &mut Plane, question: &Question) -> Result<(Outcome, (u32, u32))
     Ok((outcome, (entry.egress_cookie, entry.ingress_cookie)))
 }
 
-fn endpoint(pod: u32) -> Local {
-    Local { pod: Some(stories::pod_key(pod)), addresses: stories::local_addresses(pod).to_vec() }
-}
-
 /// Makes it happen, to the cluster as a source would tell it.
 fn apply(happening: &Happening, objects: &mut Objects, cluster: &mut Cluster) -> Touched {
     objects.apply(happening);
     let (event, touched) = match happening {
-        Happening::Added(pod) => return Touched::Endpoint(pod + 1, Some(endpoint(*pod))),
+        Happening::Added(pod) | Happening::AddedUnnamed(pod) => {
+            let Endpoint { pod: named, addresses } = objects.endpoint(*pod);
+            return Touched::Endpoint(pod + 1, Some(Local { pod: named, addresses }));
+        }
         Happening::Deleted(pod) => return Touched::Endpoint(pod + 1, None),
         Happening::Is(object) => {
             let read = manifest::parse(&object.to_string()).unwrap_or_else(|refused| panic!("{}", refused.why));

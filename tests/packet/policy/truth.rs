@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use osmia_oracle::stories::{self, Objects};
-use osmia_oracle::{Direction, Protocol, Traffic, Verdict, World};
+use osmia_oracle::{Direction, Endpoint, Protocol, Traffic, Verdict, World};
 
 use super::ask::{Carried, Question};
 
@@ -18,6 +18,7 @@ type Asked = (u32, Direction, IpAddr, Traffic);
 /// One state of the cluster, asked as needed.
 pub(crate) struct Truth {
     world: World,
+    endpoints: Vec<Endpoint>,
     said: RefCell<HashMap<Asked, Option<Verdict>>>,
 }
 
@@ -36,10 +37,11 @@ impl Answer {
 
 impl Truth {
     pub(crate) fn of(objects: &Objects) -> Self {
-        Self { world: objects.world(), said: RefCell::default() }
+        let endpoints = (0..stories::LOCALS).map(|pod| objects.endpoint(pod)).collect();
+        Self { world: objects.world(), endpoints, said: RefCell::default() }
     }
 
-    /// `None` where an end's Pod has not been told yet: no policy can be asked about it.
+    /// `None` where an end's own Pod has not been told yet: no policy can be asked about it.
     pub(crate) fn answer(&self, question: &Question) -> Option<Answer> {
         let (from, to) = (question.from, question.to);
         // "A pod cannot block access to itself."
@@ -78,11 +80,9 @@ impl Truth {
 
     fn verdict(&self, pod: u32, direction: Direction, peer: IpAddr, traffic: Traffic) -> Option<Verdict> {
         let ask = || {
-            let (namespace, name) = stories::pod_key(pod);
-            let pod = self.world.pods.iter().find(|pod| {
-                pod.metadata.namespace.as_ref() == Some(&namespace) && pod.metadata.name.as_ref() == Some(&name)
-            })?;
-            Some(self.world.verdict(pod, direction, peer, traffic))
+            let endpoint = self.endpoints.get(pod as usize)?;
+            let told = endpoint.pod.is_none() || self.world.own(endpoint).is_some();
+            told.then(|| self.world.held(endpoint, direction, peer, traffic))
         };
         self.said.borrow_mut().entry((pod, direction, peer, traffic)).or_insert_with(ask).clone()
     }

@@ -77,10 +77,12 @@ impl Owners {
         }
     }
 
-    /// The pod that has an address.
+    /// The pod that has an address. Of an endpoint for which the runtime named none it is nobody, whoever claims it.
     pub(super) fn owner(&self, address: &IpAddr) -> Option<&PodKey> {
-        let here = self.locals.get(address).and_then(|slots| slots.last_key_value()?.1.as_ref());
-        here.or_else(|| self.claims.get(address)?.last().map(|(_, key)| key))
+        match self.locals.get(address).and_then(BTreeMap::last_key_value) {
+            Some((_, pod)) => pod.as_ref(),
+            None => self.claims.get(address)?.last().map(|(_, key)| key),
+        }
     }
 
     /// The endpoint of this node that has an address.

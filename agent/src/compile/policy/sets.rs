@@ -38,13 +38,11 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
     let pod_key = local.pod.as_ref()?;
     let policies = cluster.policies.range((pod_key.0.clone(), String::new())..);
     let policies = policies.take_while(|(key, _)| key.0 == pod_key.0);
-    let Some(pod) = cluster.pods.get(pod_key) else {
+    // An object without network is not this endpoint's, which has one: it is of another pod of the name, mostly the one before.
+    let Some(pod) = cluster.pods.get(pod_key).filter(|pod| pod.has_network()) else {
         let open = cluster.namespaces.contains_key(&pod_key.0) && policies.count() == 0;
         return (!open).then(|| Key { direction, policies: Vec::new(), named: Vec::new() });
     };
-    if !pod.has_network() {
-        return None;
-    }
     let selecting = policies.filter(|(_, policy)| policy.subject.matches(&pod.labels));
     let policies: Vec<(PolicyName, Arc<[Rule]>)> = selecting
         .filter_map(|((namespace, name), policy)| {

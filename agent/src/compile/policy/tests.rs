@@ -50,13 +50,10 @@ fn truth(world: &World, locals: &BTreeMap<u32, Local>) -> Answers {
     let questions = questions();
     let mut truth = BTreeMap::new();
     for (slot, local) in locals {
-        let Some(key) = &local.pod else { continue };
-        let pod = world.pods.iter().find(|pod| {
-            pod.metadata.namespace.as_deref() == Some(&key.0) && pod.metadata.name.as_deref() == Some(&key.1)
-        });
-        let Some(pod) = pod else { continue };
+        let endpoint = osmia_oracle::Endpoint { pod: local.pod.clone(), addresses: local.addresses.clone() };
         for (direction, asked) in [(Direction::Ingress, Asked::Ingress), (Direction::Egress, Asked::Egress)] {
-            let answers = questions.iter().map(|(peer, traffic)| world.verdict(pod, asked, *peer, *traffic).passes());
+            let passes = |(peer, traffic): &(IpAddr, Traffic)| world.held(&endpoint, asked, *peer, *traffic).passes();
+            let answers = questions.iter().map(passes);
             truth.insert((*slot, direction), answers.collect());
         }
     }

@@ -1,7 +1,7 @@
 //! Random clusters, as a source tells them.
 
-use osmia_oracle::stories::{self, Objects};
 pub(super) use osmia_oracle::stories::{Happening, addresses, happening, story};
+use osmia_oracle::{Endpoint, stories::Objects};
 
 use super::super::*;
 use crate::{
@@ -13,13 +13,14 @@ use crate::{
 #[derive(Clone, Default)]
 pub(super) struct World(Objects);
 
-fn local(pod: u32) -> Local {
-    Local { pod: Some(stories::pod_key(pod)), addresses: stories::local_addresses(pod).to_vec() }
-}
-
 impl World {
     pub(super) fn locals(&self) -> BTreeMap<u32, Local> {
-        self.0.added().iter().map(|pod| (pod + 1, local(*pod))).collect()
+        self.0.added().iter().map(|pod| (pod + 1, self.local(*pod))).collect()
+    }
+
+    fn local(&self, pod: u32) -> Local {
+        let Endpoint { pod, addresses } = self.0.endpoint(pod);
+        Local { pod, addresses }
     }
 
     /// For the oracle.
@@ -31,7 +32,9 @@ impl World {
     pub(super) fn apply(&mut self, happening: &Happening, cluster: &mut Cluster) -> Vec<Touched> {
         self.0.apply(happening);
         let (event, touched) = match happening {
-            Happening::Added(pod) => return vec![Touched::Endpoint(pod + 1, Some(local(*pod)))],
+            Happening::Added(pod) | Happening::AddedUnnamed(pod) => {
+                return vec![Touched::Endpoint(pod + 1, Some(self.local(*pod)))];
+            }
             Happening::Deleted(pod) => return vec![Touched::Endpoint(pod + 1, None)],
             Happening::Is(object) => {
                 let read = manifest::parse(&object.to_string()).unwrap();

@@ -118,6 +118,44 @@ fn an_endpoint_of_this_node_has_its_address_whatever_the_source_says() {
 }
 
 #[test]
+fn an_endpoint_that_no_policy_is_asked_about_has_no_rights_of_who_had_its_address() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    lab.endpoint(1, "web", "10.0.0.1");
+    lab.policy("p", from_app("db"));
+    lab.pod("old", "10.0.0.2", json!({"app": "db"}));
+    let unmanaged = Local { pod: None, addresses: vec!["10.0.0.2".parse().unwrap()] };
+    let change = lab.policies.update(&lab.cluster, [Touched::Endpoint(2, Some(unmanaged))]);
+    assert_eq!(change.peers.get(&"10.0.0.2".parse().unwrap()), Some(&None), "it is no peer: {change:?}");
+    // Nor does the pod of its address come back by an event.
+    assert_eq!(lab.pod("old", "10.0.0.2", json!({"app": "db", "more": "x"})), Change::default());
+}
+
+#[test]
+fn an_object_without_network_is_not_that_of_an_endpoint() {
+    let of = |phase: &str, host: bool, labels: Value| {
+        json!({"kind": "Pod", "metadata": {"namespace": "a", "name": "web", "labels": labels},
+               "spec": {"hostNetwork": host}, "status": {"phase": phase, "podIPs": [{"ip": "10.0.0.9"}]}})
+    };
+    for (phase, host) in [("Succeeded", false), ("Failed", false), ("Running", true)] {
+        let mut lab = Lab::default();
+        lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+        lab.policy("p", json!({"podSelector": {"matchLabels": {"app": "web"}}}));
+        // Its predecessor of the same name, which no policy selects.
+        lab.is(of(phase, host, json!({"app": "other"})));
+        lab.endpoint(1, "web", "10.0.0.1");
+        let Rules { egress, ingress } = lab.policies.rules(1);
+        assert!(egress != 0 && ingress != 0, "{phase}: open by the object of another");
+        lab.is(of("Running", false, json!({"app": "other"})));
+        assert_eq!(lab.policies.rules(1), Rules::default(), "{phase}: its own object says that nothing selects it");
+        lab.is(of("Running", false, json!({"app": "web"})));
+        let Rules { egress, ingress } = lab.policies.rules(1);
+        assert!(egress == 0 && ingress != 0, "{phase}: its own object says that a policy selects it");
+    }
+}
+
+#[test]
 fn a_pod_that_nobody_told_yet_is_isolated_where_a_policy_may_select_it() {
     let mut lab = Lab::default();
     let shut = |lab: &Lab, slot| {
@@ -126,8 +164,11 @@ fn a_pod_that_nobody_told_yet_is_isolated_where_a_policy_may_select_it() {
     };
     lab.endpoint(1, "web", "10.0.0.1");
     assert_eq!(shut(&lab, 1), (true, true), "the namespace is unknown");
+    let lost = Local { pod: Some((String::new(), String::new())), addresses: vec!["10.0.0.9".parse().unwrap()] };
+    lab.policies.update(&lab.cluster, [Touched::Endpoint(2, Some(lost))]);
     lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
     assert_eq!(shut(&lab, 1), (false, false), "it has no policy");
+    assert_eq!(shut(&lab, 2), (true, true), "nobody can tell whose it is");
     lab.policy("p", json!({"podSelector": {"matchLabels": {"app": "db"}}}));
     assert_eq!(shut(&lab, 1), (true, true), "it has one, which may select it or not");
     lab.pod("web", "10.0.0.1", json!({"app": "web"}));
