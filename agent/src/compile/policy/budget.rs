@@ -91,6 +91,10 @@ impl Policies {
         old_sets: &mut BTreeSet<u32>,
         change: &mut Change,
     ) {
+        // What there is room for follows from which sets there are.
+        if new_sets.is_empty() && old_sets.is_empty() {
+            return;
+        }
         let at_most: usize = self.sets.used().map(|(_, set)| set.ranges).sum();
         if at_most <= self.budget.ranges && self.sets.used().all(|(_, set)| set.room != Room::NoRanges) {
             return;

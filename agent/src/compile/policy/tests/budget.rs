@@ -72,6 +72,50 @@ fn ranges_for_which_there_is_no_room_are_not_even_classified() {
     assert_eq!(change.blocks.len(), 5, "those that were not there: {change:?}");
 }
 
+#[test]
+fn what_a_range_leaves_out_takes_room_as_the_range_does() {
+    let mut lab = Lab::default();
+    lab.policies.budget = Budget { ranges: 10, ..Budget::default() };
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.244.0.1", json!({"app": "web"}));
+    lab.endpoint(1, "web", "10.244.0.1");
+    let mut without = |parts: u32| {
+        let except: Vec<String> = (1..=parts).map(|n| format!("10.0.{n}.0/24")).collect();
+        lab.policy("p", json!({"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": except}}]}]}));
+        let over = lab.policies.over_budget();
+        (lab.policies.classes.prefixes().len() - 1, over.first().map(|over| (over.map, over.rows)))
+    };
+    assert_eq!(without(10), (0, Some(("peer_blocks", 11))));
+    assert_eq!(without(9), (10, None));
+}
+
+#[test]
+fn ranges_are_counted_anew_only_where_rule_sets_come_or_go() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    for slot in 1..=20 {
+        let app = format!("app{slot}");
+        lab.pod(&app, &format!("10.244.0.{slot}"), json!({"app": app}));
+        lab.endpoint(slot, &app, &format!("10.244.0.{slot}"));
+        policy(&mut lab, &app, 1, 400);
+    }
+    let mut shortest = |third: u32, budget| {
+        lab.policies.budget = budget;
+        let pods = (1..=20).map(|n| {
+            let (name, ip) = (format!("other{n}"), format!("10.245.{third}.{n}"));
+            let begin = Instant::now();
+            lab.pod(&name, &ip, json!({"app": "other"}));
+            begin.elapsed()
+        });
+        pods.min().unwrap()
+    };
+    let far = shortest(1, Budget::default());
+    // They fit, but would not if ranges that several write down counted for each of them.
+    let near = shortest(2, Budget { ranges: 500, ..Budget::default() });
+    assert_eq!(lab.policies.over_budget(), []);
+    assert!(near < 10 * far, "{near:?} for a pod that no rule speaks of, {far:?} with a larger budget");
+}
+
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
