@@ -1,7 +1,8 @@
 //! NetworkPolicies, folded: what the API writes as absent, empty or defaulted is one thing here.
 //!
 //! Invariant: what the API would refuse is kept as [`Peer::Refused`] or [`Ports`] that name nothing, in its place, with the reason in
-//! [`PolicyObject::refused`]: its policy still isolates, its other rules allow what they allow, and rules keep their index.
+//! [`PolicyObject::refused`]: its policy still isolates, its other rules allow what they allow, and rules keep their index. A policy of
+//! which nobody can tell whom it selects isolates every pod of its namespace, and has no rules.
 
 use std::{collections::BTreeSet, sync::Arc};
 

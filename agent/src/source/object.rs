@@ -1,7 +1,7 @@
 //! An object of Kubernetes as a source reads it: of each kind only the fields that matter, folded into the model's types on arrival.
 //!
 //! Invariant: what has the wrong type, or cannot be folded without guessing, is an error for who wrote it; a part of a policy that the API
-//! would refuse is kept in its place as one that allows nothing.
+//! would refuse is kept in its place as one that allows nothing, and said when it is read, which is when it comes or changes.
 
 mod namespace;
 mod node;
@@ -110,7 +110,16 @@ impl Object {
             "NetworkPolicy" => {
                 let raw: policy::Raw = text.read()?;
                 let (namespace, name) = raw.metadata.key();
-                Self::Policy(namespace, name, raw.fold()?)
+                let policy = raw.fold();
+                if !policy.refused.is_empty() {
+                    let why = policy.refused.join("; ");
+                    tracing::warn!(
+                        policy = format!("{namespace}/{name}"),
+                        why,
+                        "the API would refuse parts of it: they allow nothing, the rest counts"
+                    );
+                }
+                Self::Policy(namespace, name, policy)
             }
             other => {
                 tracing::debug!(kind = other, "skipped a kind that is not read");
@@ -140,5 +149,61 @@ impl Metadata {
     /// Namespace and name; a manifest without namespace means "default", as kubectl has it.
     fn key(&self) -> (String, String) {
         (self.namespace.clone().unwrap_or_else(|| "default".to_owned()), self.name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Write},
+        sync::{Arc, Mutex},
+    };
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    struct Json(Value);
+
+    impl Text for Json {
+        type Error = String;
+
+        fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
+            serde_json::from_value(self.0.clone()).map_err(|error| error.to_string())
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Said(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Said {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged while this policy is read.
+    fn said(spec: Value) -> String {
+        let said = Said::default();
+        let into = said.clone();
+        let log = tracing_subscriber::fmt().with_writer(move || into.clone()).with_ansi(false).finish();
+        let policy = Json(json!({"metadata": {"namespace": "a", "name": "p"}, "spec": spec}));
+        tracing::subscriber::with_default(log, || Object::read("NetworkPolicy", &policy).unwrap());
+        let bytes = said.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn parts_of_a_policy_that_are_refused_are_said() {
+        assert_eq!(said(json!({"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]})), "");
+        let text = said(json!({"ingress": [{"from": [{"ipBlock": {"cidr": "x"}}], "ports": [{"port": 0}]}]}));
+        for part in ["WARN", "a/p", "spec.ingress[0].from[0]: \"x\"", "spec.ingress[0].ports[0]: port 0"] {
+            assert!(text.contains(&part.replace('"', "\\\"")) || text.contains(part), "{part}: {text}");
+        }
     }
 }

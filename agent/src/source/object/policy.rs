@@ -1,15 +1,19 @@
 //! NetworkPolicy (networking.k8s.io/v1).
 //!
-//! Where the API would refuse a peer or a port the rest of the object counts: an object in a folder never went through the API, and a
-//! policy that is left out whole would open its pods.
+//! Where the API would refuse a peer, a port, a type or the selector the rest of the object counts: an object in a folder never went through
+//! the API, and a policy that is left out whole would open its pods. An unknown type isolates both ways; a policy of which nobody can tell whom
+//! it selects isolates every pod of its namespace, and allows nothing.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::{Metadata, selector::RawSelector};
-use crate::model::policy::{Namespaces, Peer, Peers, PolicyObject, Port, PortItem, Ports, Protocol, Rule};
+use crate::model::{
+    Selector,
+    policy::{Namespaces, Peer, Peers, PolicyObject, Port, PortItem, Ports, Protocol, Rule},
+};
 
 #[derive(Deserialize)]
 pub(super) struct Raw {
@@ -97,28 +101,37 @@ pub(super) fn protocol(name: Option<&str>) -> Option<Protocol> {
 }
 
 impl Raw {
-    /// # Errors
-    /// Whom it selects cannot be told.
-    pub(super) fn fold(self) -> Result<PolicyObject, String> {
+    /// Whom it selects or what it isolates may be what the API would refuse: then it isolates whomever it may have meant.
+    pub(super) fn fold(self) -> PolicyObject {
         let spec = self.spec.unwrap_or_default();
-        let subject = spec.pod_selector.unwrap_or_default().fold().map_err(|why| format!("spec.podSelector: {why}"))?;
+        let mut refused = Vec::new();
+        let subject = spec.pod_selector.unwrap_or_default().fold();
         let types = spec.policy_types.unwrap_or_default();
-        if let Some(other) = types.iter().find(|t| !matches!(t.as_str(), "Ingress" | "Egress")) {
-            return Err(format!("spec.policyTypes: {other:?} is neither Ingress nor Egress"));
+        for (i, other) in types.iter().enumerate().filter(|(_, t)| !matches!(t.as_str(), "Ingress" | "Egress")) {
+            refused.push(format!("spec.policyTypes[{i}]: {other:?} is neither Ingress nor Egress"));
         }
         let egress_is_there = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
-        let has = |name: &str, default: bool| if types.is_empty() { default } else { types.iter().any(|t| t == name) };
+        let both = !refused.is_empty();
+        let has = |name: &str, default: bool| match types.is_empty() {
+            true => default,
+            false => both || types.iter().any(|t| t == name),
+        };
         let (ingress, egress) = (has("Ingress", true), has("Egress", egress_is_there));
-        let mut refused = Vec::new();
         let mut fold_all = |name: &str, peers: &str, rules: Vec<RawRule>| {
             let rules = rules.into_iter().enumerate();
             rules.map(|(i, rule)| fold(rule, &format!("spec.{name}[{i}]"), peers, &mut refused)).collect()
         };
         let from = spec.ingress.unwrap_or_default().into_iter().map(|rule| (rule.from, rule.ports)).collect();
         let to = spec.egress.unwrap_or_default().into_iter().map(|rule| (rule.to, rule.ports)).collect();
-        let ingress = ingress.then(|| fold_all("ingress", "from", from));
-        let egress = egress.then(|| fold_all("egress", "to", to));
-        Ok(PolicyObject { uid: self.metadata.uid.unwrap_or_default(), subject, ingress, egress, refused })
+        let mut ingress: Option<Arc<[Rule]>> = ingress.then(|| fold_all("ingress", "from", from));
+        let mut egress: Option<Arc<[Rule]>> = egress.then(|| fold_all("egress", "to", to));
+        let subject = subject.unwrap_or_else(|why| {
+            refused.push(format!("spec.podSelector: {why}"));
+            // Nothing is allowed to pods that it may not have meant.
+            [&mut ingress, &mut egress].into_iter().flatten().for_each(|rules| *rules = Arc::default());
+            Selector::default()
+        });
+        PolicyObject { uid: self.metadata.uid.unwrap_or_default(), subject, ingress, egress, refused }
     }
 }
 
@@ -212,5 +225,40 @@ impl RawPort {
             }
         };
         Ok(PortItem { protocol, port })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::Labels;
+
+    fn folded(spec: Value) -> PolicyObject {
+        let raw: Raw = serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
+        raw.fold()
+    }
+
+    #[test]
+    fn a_type_that_nobody_knows_isolates_both_ways() {
+        let rule = json!([{}]);
+        let policy = folded(json!({"policyTypes": ["Ingress", "egress"], "ingress": rule, "egress": rule}));
+        assert_eq!(policy.refused, ["spec.policyTypes[1]: \"egress\" is neither Ingress nor Egress"]);
+        let rules = |rules: Option<Arc<[Rule]>>| rules.map(|rules| rules.len());
+        assert_eq!((rules(policy.ingress), rules(policy.egress)), (Some(1), Some(1)), "its rules still allow");
+        let policy = folded(json!({"policyTypes": ["Both"]}));
+        assert_eq!((rules(policy.ingress), rules(policy.egress)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn a_policy_of_which_nobody_can_tell_whom_it_selects_isolates_its_namespace_and_allows_nothing() {
+        let selector = json!({"matchExpressions": [{"key": "app", "operator": "Is", "values": ["web"]}]});
+        let policy = folded(json!({"podSelector": selector, "ingress": [{}], "policyTypes": ["Ingress"]}));
+        assert!(policy.subject.matches(&Labels::new()), "every pod");
+        assert_eq!(policy.ingress.as_deref(), Some(&[][..]));
+        assert_eq!(policy.egress, None, "it says nothing of what they send");
+        let [why] = policy.refused.as_slice() else { panic!("{:?}", policy.refused) };
+        assert!(why.starts_with("spec.podSelector: operator \"Is\" of key \"app\""), "{why}");
     }
 }
