@@ -10,7 +10,11 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use osmia_maps::{Access, MapError, Pins, tables};
+use osmia_maps::{
+    Access, MapError, Pins,
+    catalogue::{self, Catalogue},
+    tables,
+};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -142,7 +146,10 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         netns: args.netns.clone(),
         ..Limits::default()
     };
-    let attachments = Attachments::open(&args.state, &boot_id, model.facts(), &model.pods(), outside, limits).await?;
+    let file = catalogue::path(&args.run);
+    let names = Catalogue::read(&file).with_context(|| format!("cannot read {}", file.display()))?.endpoints;
+    let (facts, pods) = (model.facts(), model.pods());
+    let attachments = Attachments::open(&args.state, &boot_id, facts, &pods, &names, outside, limits).await?;
     journal.done();
     // Before the first ADD, and before a queued DEL: until now each endpoint's rules stayed as an earlier agent left them.
     shared.begin_policy(attachments.locals());

@@ -30,7 +30,7 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// A pod by name.
+/// A pod by name; both empty: the name was lost, and the endpoint is isolated.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct PodName {
     /// Its namespace.
@@ -41,6 +41,9 @@ pub struct PodName {
 
 impl fmt::Display for PodName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            return f.write_str("(unknown)");
+        }
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }

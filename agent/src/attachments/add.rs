@@ -117,6 +117,7 @@ impl Attachments {
             netns: wish.netns,
             netns_id,
             pod: wish.pod,
+            unknown: false,
             addresses,
             mtu: u32::from(facts.pod_mtu),
             slot,

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::{
     Attachments, Limits, NodeFacts, Outside,
-    known::Pods,
+    known::{Names, Pods},
     outside::{Endpoints, Links},
 };
 use crate::{clock::Clock, compile::policy::PodKey, publish::Publisher};
@@ -146,6 +146,7 @@ pub(crate) struct Node {
     pub(crate) boot: &'static str,
     pub(crate) ranges: Vec<&'static str>,
     pub(crate) pods: Pods,
+    pub(crate) names: Names,
     pub(crate) told: watch::Sender<()>,
 }
 
@@ -162,6 +163,7 @@ impl Node {
             boot: "boot-1",
             ranges: vec!["10.1.0.0/24", "fd00:1::/64"],
             pods: Pods::new(),
+            names: Names::new(),
             told: watch::Sender::default(),
         }
     }
@@ -185,7 +187,8 @@ impl Node {
             pod_mtu: 1450,
             ipv6: true,
         };
-        Attachments::open(self.state.path(), self.boot, facts, &self.pods, outside, Limits::default()).await
+        Attachments::open(self.state.path(), self.boot, facts, &self.pods, &self.names, outside, Limits::default())
+            .await
     }
 
     pub(crate) fn published(&self) -> usize {

@@ -5,12 +5,16 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use osmia_cni::protocol::PodRef;
+use osmia_maps::catalogue::PodName;
 
 use super::record::Record;
 use crate::model::cluster::PodObject;
 
 /// Pods by (namespace, name).
 pub type Pods = BTreeMap<(String, String), PodObject>;
+
+/// The pods of endpoints by slot, as the catalogue of policies has them; `None`: the runtime named none.
+pub type Names = BTreeMap<u32, Option<PodName>>;
 
 /// What the two say differently.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,7 +45,7 @@ pub enum Difference {
 pub fn compare(records: &BTreeMap<String, Record>, pods: &Pods, node: &str) -> Vec<Difference> {
     let mut found = Vec::new();
     for record in records.values().filter(|record| record.ifindex().is_some()) {
-        if record.key.is_none() && record.pod.name.is_empty() {
+        if record.unknown {
             found.extend(
                 owner(record, pods, node).map(|pod| Difference::Named { host_link: record.host_link.clone(), pod }),
             );
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn an_attachment_without_record_is_named_by_its_address() {
-        let lost = Record { key: None, pod: PodRef::default(), ..record("a", "10.0.0.1", ADDED) };
+        let lost = Record { key: None, pod: PodRef::default(), unknown: true, ..record("a", "10.0.0.1", ADDED) };
         let own = PodRef { namespace: "ns".into(), name: "a".into(), uid: "u1".into() };
         let named = Difference::Named { host_link: lost.host_link.clone(), pod: own };
         assert_eq!(found(&lost, &[("a", pod(&["10.0.0.1"]))]), [named]);

@@ -28,8 +28,11 @@ pub struct Record {
     pub netns: String,
     /// Device and inode of the network namespace.
     pub netns_id: (u64, u64),
-    /// The pod.
+    /// The pod; without name: see `unknown`.
     pub pod: PodRef,
+    /// Its record was lost, and nothing tells whose it is. One that has no name and is not so is one for which the runtime named none.
+    #[serde(default)]
+    pub unknown: bool,
     /// Its addresses, at most one a family.
     pub addresses: Vec<IpAddr>,
     /// MTU of both ends, bytes.
@@ -68,6 +71,7 @@ impl Record {
             netns: String::new(),
             netns_id: (4, 5),
             pod: PodRef { namespace: "ns".into(), name: id.into(), uid: "u1".into() },
+            unknown: false,
             addresses: vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
             mtu: 1500,
             pod_mac: [2; 6],
@@ -118,11 +122,16 @@ impl Record {
         }
     }
 
-    /// The pod, where the runtime named one.
+    /// The pod, where the runtime named one. One that is unknown has a name that no pod has, in a namespace that nobody tells of: it is isolated.
     #[must_use]
     pub fn pod_key(&self) -> Option<PodKey> {
         let PodRef { namespace, name, .. } = &self.pod;
-        (!name.is_empty()).then(|| (namespace.clone(), name.clone()))
+        (self.unknown || !name.is_empty()).then(|| (namespace.clone(), name.clone()))
+    }
+
+    /// Whether the runtime may have named a pod that is not known any more.
+    pub(super) fn lost_its_name(&self) -> bool {
+        self.key.is_none() && self.pod.name.is_empty()
     }
 
     /// The endpoint as policy knows it.

@@ -13,12 +13,13 @@ use osmia_cni::{
     protocol::PodRef,
     queue::{LockedQueue, Queue},
 };
+use osmia_maps::catalogue::PodName;
 
 use super::{
     Attachments, Limits, NodeFacts, Outside,
     journal::Journal,
     key_locks::KeyLocks,
-    known::{self, Difference, Pods},
+    known::{self, Difference, Names, Pods},
     reconcile::{self, Repair},
     record::{Phase, Record},
     slots::Slots,
@@ -30,7 +31,8 @@ use crate::addresses::Addresses;
 const QUEUE_LOCK: Duration = Duration::from_secs(10);
 
 impl Attachments {
-    /// Reads the journal, compares it with rows, links and the source's pods, mends each difference and says it.
+    /// Reads the journal, compares it with rows, links and the source's pods, mends each difference and says it. `names` are the pods that the
+    /// catalogue of policies knows of endpoints: those whose record was lost have their pod of it.
     ///
     /// # Errors
     /// Journal, maps or links cannot be read, or the journal is of another boot and cannot be replaced.
@@ -39,6 +41,7 @@ impl Attachments {
         boot_id: &str,
         facts: NodeFacts,
         pods: &Pods,
+        names: &Names,
         outside: Outside,
         limits: Limits,
     ) -> Result<Arc<Self>> {
@@ -89,13 +92,47 @@ impl Attachments {
             differences += usize::from(!matches!(repair, Repair::Adopt(_)));
             attachments.mend(repair).await;
         }
+        attachments.name_lost(names);
         // Before anything is published: an attachment that is named then keeps its status file.
         differences += attachments.compare_with_source(pods);
+        attachments.say_unknown();
         attachments.first_compaction(!folded.goes_on).await?;
         attachments.publish_all();
         let adopted = attachments.counts().added;
         tracing::info!(adopted, differences, "attachments agree with journal, kernel and source");
         Ok(attachments)
+    }
+
+    /// Gives those whose record was lost the name that the catalogue has of them.
+    fn name_lost(&self, names: &Names) {
+        for record in self.state().records.values_mut().filter(|record| record.lost_its_name()) {
+            let slot = record.slot;
+            match names.get(&slot) {
+                // The name of one that was unknown before.
+                Some(Some(pod)) if pod.name.is_empty() => record.unknown = true,
+                Some(Some(PodName { namespace, name })) => {
+                    tracing::warn!(
+                        slot,
+                        pod = format!("{namespace}/{name}"),
+                        "its record was lost; the catalogue names it"
+                    );
+                    record.pod = PodRef { namespace: namespace.clone(), name: name.clone(), uid: String::new() };
+                    record.unknown = false;
+                }
+                Some(None) => record.unknown = false,
+                None => record.unknown = true,
+            }
+        }
+    }
+
+    fn say_unknown(&self) {
+        for record in self.state().records.values().filter(|record| record.unknown) {
+            tracing::error!(
+                link = record.host_link,
+                slot = record.slot,
+                "its record was lost and nothing tells whose it is: isolated until its pod is made anew"
+            );
+        }
     }
 
     /// Says what the source knows otherwise; says how much. Nothing is cut off for it: see [`known`].
@@ -113,6 +150,7 @@ impl Attachments {
                     );
                     if let Some(record) = state.records.get_mut(host_link) {
                         record.pod = pod.clone();
+                        record.unknown = false;
                     }
                 }
                 Difference::Otherwise { name, said } => {
@@ -207,6 +245,7 @@ impl Attachments {
             netns: String::new(),
             netns_id: (0, 0),
             pod: PodRef::default(),
+            unknown: true,
             addresses,
             mtu: 0,
             pod_mac: row.mac,

@@ -171,6 +171,7 @@ mod tests {
             netns: String::new(),
             netns_id: (0, 0),
             pod: osmia_cni::protocol::PodRef::default(),
+            unknown: false,
             addresses: vec![ip.parse().unwrap()],
             mtu: 1500,
             pod_mac: [0; 6],

@@ -8,6 +8,7 @@ use osmia_cni::{
     queue::{Entry, Queue},
     spec::error::code,
 };
+use osmia_maps::catalogue::PodName;
 
 use super::{
     fake::{Kernel, Node},
@@ -319,6 +320,36 @@ async fn a_source_that_is_late_cuts_nobody_off_and_names_who_lost_his_record() {
     node.pods = [(named("pod-c1"), pod(&addresses, "n"))].into();
     let agent = node.agent().await;
     assert_eq!((&node.kernel.get().rows, agent.counts().added, node.published()), (&rows, 2, 1));
+}
+
+#[tokio::test]
+async fn who_lost_his_record_has_the_catalogues_name_and_else_is_taken_for_nobody() {
+    let mut node = Node::new();
+    let agent = node.agent().await;
+    for id in ["c1", "c2", "c3", "c4"] {
+        add(&agent, &node, id, 1).await.unwrap();
+    }
+    let slots: Vec<u32> = agent.locals().into_keys().collect();
+    let name = |name: &str| PodName { namespace: "ns".into(), name: name.into() };
+    // Of the last one nothing is known, and of the one before that it is so.
+    node.names = [
+        (slots[0], Some(name("pod-c1"))),
+        (slots[1], None),
+        (slots[2], Some(PodName { namespace: String::new(), name: String::new() })),
+    ]
+    .into();
+    std::fs::remove_file(node.state.path().join("journal")).unwrap();
+    let said = |agent: Arc<Attachments>| agent.locals().into_values().map(|local| local.pod).collect::<Vec<_>>();
+    let unknown = Some((String::new(), String::new()));
+    let wanted = [Some(("ns".to_owned(), "pod-c1".to_owned())), None, unknown.clone(), unknown];
+    assert_eq!(said(node.agent().await), wanted);
+    // With the journal that was begun then, too.
+    assert_eq!(said(node.agent().await), wanted);
+    // The source still may tell.
+    let addresses = agent.locals()[&slots[3]].addresses.clone();
+    let pod = PodObject { node: "n".into(), ips: addresses, ..PodObject::default() };
+    node.pods = [(("ns".to_owned(), "pod-c4".to_owned()), pod)].into();
+    assert_eq!(said(node.agent().await)[3], Some(("ns".to_owned(), "pod-c4".to_owned())));
 }
 
 #[tokio::test]
