@@ -112,7 +112,8 @@ impl Explain {
             };
             let itself = free.itself.then_some("a pod reaches itself, whatever its policies");
             let translated = free.translated_first.then_some(
-                "to a service's address: this node's stack translates first, and the packet to the pod behind it is judged",
+                "to a service's address: this node's stack translates first, and the packet to the pod behind it is judged; \
+                 where this node itself is behind it nothing is",
             );
             let door =
                 free.node_socket.then_some("from a socket of this node: the door rule, a node reaches its own pods");

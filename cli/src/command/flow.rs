@@ -41,7 +41,7 @@ Columns:
   DIR       opener or reply
   IN        where the packets may arrive
   ACTION TO what is done with them
-  STALE     an epoch changed since: the next packet is judged again";
+  STALE     an epoch changed since, or policy denied it: the next packet is judged again";
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {

@@ -113,6 +113,9 @@ pub const F_HELD: u8 = 1 << 6;
 /// `flags`: the opposite entry's key is in [`ZONE_OUT`]; `target` names the uplink of its packets.
 pub const F_OPPOSITE_OUT: u8 = 1 << 7;
 
+/// `src_epoch` of a flow that policy denies since: no row of the epochs is ever this, so each of its packets is judged again.
+pub const EPOCH_DENIED: u32 = u32::MAX;
+
 /// `mtu`: packets of this direction are not compared with a limit.
 pub const NO_MTU: u16 = u16::MAX;
 
@@ -151,7 +154,7 @@ pub struct FlowEntry {
     pub from_node: u16,
     /// Slot of the source's endpoint when it is on this node, else 0 (slot 0 holds the route generation).
     pub src_slot: u32,
-    /// Epoch of `src_slot` when this was decided (of slot 0: the route generation).
+    /// Epoch of `src_slot` when this was decided (of slot 0: the route generation), or [`EPOCH_DENIED`].
     pub src_epoch: u32,
     /// Slot of the destination's endpoint when it is on this node, else 0.
     pub dst_slot: u32,

@@ -9,7 +9,7 @@ use super::packet::{ETH_LEN, Window};
 use super::parse::{FIN, ICMP, ICMPV6, Parsed, Part, RST, SYN, TCP, UDP};
 use super::tables::{Entry, Table, Tables};
 use super::{FlowKey, Packet, Verdict, encap, forward};
-use crate::layout::flow::NO_MTU;
+use crate::layout::flow::{HOOK_DOOR, NO_MTU};
 use crate::layout::{Addr, FlowKey4, FlowKey6};
 
 /// A family whose usual headers are read without a loop.
@@ -215,6 +215,10 @@ pub fn hit<K: FlowKey, P: Packet, T: Tables>(
     }
     let Found { entry, table } = life::find(tables, key, false)?;
     if entry.get(|e| e.hook) != hook || !life::is_current(tables, entry) {
+        return None;
+    }
+    // At the door the mark alone tells a socket of the node.
+    if hook == HOOK_DOOR && entry.get(|e| life::is_node_sockets(e.flags)) && packet.mark() & tables.mark() == 0 {
         return None;
     }
     let last = entry.get(|e| e.last_seen);

@@ -8,7 +8,7 @@ use osmia_agent::compile::policy::{Cookie, Local, Pinned, Policies, Touched};
 use osmia_agent::model::{Cluster, Event, policy::Direction};
 use osmia_agent::source::{folder::manifest, object::Object};
 use osmia_maps::catalogue::Catalogue;
-use osmia_maps::layout::DropReason;
+use osmia_maps::layout::{DropReason, flow::EPOCH_DENIED};
 use osmia_oracle::stories::{Happening, Objects};
 use osmia_oracle::{Endpoint, Verdict};
 use proptest::test_runner::TestCaseError;
@@ -181,7 +181,16 @@ impl Story<'_> {
                 let passes = outcome == Outcome::Passed;
                 let what = format!("living {question:?}, by an answer {by_answer}, after {happening:?}: {answer:?}");
                 prop_assert_eq!(passes, answer.passes(), "{}: {:?}", what, outcome);
-                prop_assert_eq!(passes, self.plane.entry(&key).is_some(), "{}: its entry", what);
+                let ended = self.plane.entry(&key).is_none_or(|entry| entry.src_epoch == EPOCH_DENIED);
+                prop_assert_eq!(passes, !ended, "{}: its entry", what);
+                if !passes && !question.is_outbound() {
+                    // Nor does the other end's next packet bring it back as a flow of its own.
+                    let outcome = match by_answer {
+                        true => self.plane.opener(&question, &question.more(port))?.0,
+                        false => self.plane.answerer(&question, &question.answer(answers.0, answers.1))?,
+                    };
+                    prop_assert!(outcome != Outcome::Passed, "{}: back again", what);
+                }
             }
             self.plane.forget(&key);
         }

@@ -318,7 +318,7 @@ impl Plane {
     /// Forgets a question's flow.
     pub(crate) fn forget(&mut self, key: &Key) {
         let Some(entry) = self.entry(key) else { return };
-        // Under a deny of another end both are gone by themselves.
+        // One that was denied may have lost either.
         let _ = match key {
             Key::V4(key) => self.flow4.remove(key).and(self.flow4.remove(&key.opposite(&entry))),
             Key::V6(key) => self.flow6.remove(key).and(self.flow6.remove(&key.opposite(&entry))),

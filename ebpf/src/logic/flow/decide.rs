@@ -87,7 +87,6 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
             let way = route::outside(self.packet, self.tables, self.config, a, b, self.scratch.question.via.kind())?;
             if to == Found::Outside {
                 self.scratch.to.way = way;
-                self.scratch.to.unjudged = u32::from(way.is(FlowAction::Stack));
             } else {
                 // Who opens from outside gets its answers by the kernel's routes, unchanged.
                 self.scratch.from.way = way;

@@ -5,7 +5,9 @@ use super::super::tables::Table;
 use super::super::{FlowKey, FlowRef, Tables};
 use super::timeout;
 use crate::layout::FlowEntry;
-use crate::layout::flow::{F_OPENER, F_REPLIED, T_ESTABLISHED, T_FIN, T_FIN_PEER, T_RST, T_SYN, T_SYN_ACK};
+use crate::layout::flow::{
+    EPOCH_DENIED, F_NODE_SOCKET, F_OPENER, F_REPLIED, T_ESTABLISHED, T_FIN, T_FIN_PEER, T_RST, T_SYN, T_SYN_ACK,
+};
 
 /// An entry and the table it is in.
 #[derive(Clone, Copy)]
@@ -61,10 +63,23 @@ pub fn touch<F: FlowRef>(entry: F, length: u32, now: u32) {
     });
 }
 
-/// Whether a SYN finds a connection that is ending: it opens a new one.
+/// Whether a SYN finds a connection that is ending, or that policy has ended: it opens a new one, its sender's.
 #[inline(always)]
 pub fn is_closing(entry: &FlowEntry) -> bool {
-    entry.tcp & (T_RST | T_FIN | T_FIN_PEER) != 0
+    entry.tcp & (T_RST | T_FIN | T_FIN_PEER) != 0 || entry.src_epoch == EPOCH_DENIED
+}
+
+/// Marks a direction of a flow that policy allows no more. It keeps its place, so that a packet of either end is still one of this flow and
+/// judged by its opener's tuple, and ages, so that it ends as an idle one does.
+#[inline(always)]
+pub fn deny<F: FlowRef>(entry: F) {
+    entry.set(|e| e.src_epoch = EPOCH_DENIED);
+}
+
+/// Whether an entry is of what a socket of this node has opened, in its opener's direction: nothing else may ride it.
+#[inline(always)]
+pub fn is_node_sockets(flags: u8) -> bool {
+    flags & (F_NODE_SOCKET | F_OPENER) == F_NODE_SOCKET | F_OPENER
 }
 
 /// State that a packet adds to its own and to the opposite direction.

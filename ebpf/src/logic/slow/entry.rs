@@ -34,7 +34,8 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
             && opposite.is_none_or(|o| life::is_expired(o, key.proto(), self.now, ticks));
         let reopened = opens && entry.get(life::is_closing);
         self.scratch.set_table(Some(found.table));
-        if over || reopened || hook != self.scratch.via.hook || !self.is_from_its_node(entry) {
+        let forwarded = life::is_node_sockets(flags) && !self.scratch.via.is_node_socket();
+        if over || reopened || forwarded || hook != self.scratch.via.hook || !self.is_from_its_node(entry) {
             // In the way of a new flow, which is decided before anything of the old one is touched.
             self.plan(Why::New, true);
             self.ask::<K>();

@@ -1,4 +1,7 @@
 //! Entries made: for a first packet, and anew for a flow whose grounds have changed or that has lost one of its two.
+//!
+//! Invariant: a flow that policy denies leaves its entries, marked. Without them the next segment of the end that has not opened it would pass
+//! for the first of a flow of its own, by rules that never allowed this one, and the denied end's packets for the answers.
 
 use super::{Run, Slow, Why};
 use crate::layout::flow::{F_REPLIED, F_REWRITE_DST, F_REWRITE_SRC};
@@ -35,6 +38,23 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         self.end(if reason == NOT_OURS { Verdict::NEXT } else { Verdict::drop_kept(reason) })
     }
 
+    /// What becomes of the entries of a flow that is allowed no more. A rewritten one is known by its opener alone, and gives its port back.
+    #[inline(always)]
+    fn end_flow<K: Slow>(&self, key: &K, other: &K) {
+        let denied = self.scratch.denied;
+        let policy = denied == DropReason::PolicyEgress as u32 || denied == DropReason::PolicyIngress as u32;
+        if !policy || self.scratch.rewrites != 0 {
+            return self.remove(key, other);
+        }
+        let Some(table) = self.scratch.table() else { return };
+        if let Some(entry) = key.find(self.tables, table) {
+            life::deny(entry);
+        }
+        if let Some(entry) = other.find(self.tables, table) {
+            life::deny(entry);
+        }
+    }
+
     /// Removes what there was of a flow.
     #[inline(always)]
     fn remove<K: Slow>(&self, key: &K, other: &K) {
@@ -50,7 +70,7 @@ impl<P: Packet, T: Tables> Run<'_, P, T> {
         let key = K::parsed(self.scratch).key;
         let other = *K::other(self.scratch);
         if self.scratch.denied != 0 {
-            self.remove(&key, &other);
+            self.end_flow(&key, &other);
             return self.denied(self.scratch.denied);
         }
         let opener = self.scratch.opener != 0;

@@ -66,7 +66,7 @@ fn may_be_masqueraded<K: Quick>(config: &Config, parsed: &Parsed<K>) -> bool {
     parsed.key.proto() == SCTP || (port >= config.masq_min && port <= config.masq_max)
 }
 
-/// Whether a packet to the node's own address says that it comes from a pod.
+/// Whether a packet says that it comes from a pod.
 #[inline(always)]
 fn is_from_pod<T: Tables>(tables: &T, src: &Addr) -> bool {
     let kind = tables.route(src).and_then(|r| RouteKind::from_byte(r.kind));
@@ -150,6 +150,8 @@ pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
             _ if life::find(run.tables, &parsed.key, false).is_none() => return Verdict::NEXT,
             _ => Foreign::Passed,
         },
+        // The stack may send it to a pod after all (a service), and what comes back at the door is believed to be whose it says.
+        _ if is_from_pod(run.tables, &parsed.key.src()) => return Verdict::drop(DropReason::Martian),
         _ => return Verdict::NEXT,
     };
     run.flow(&parsed, &Via::uplink(), foreign)

@@ -126,3 +126,25 @@ fn nothing_that_belongs_to_one_link_reaches_a_pod_from_another() {
         assert_eq!(verdict, Verdict::drop(DropReason::LinkLocal), "{kind}");
     }
 }
+
+#[test]
+fn no_pods_source_comes_in_by_an_uplink_for_the_stack_to_send_to_a_pod() {
+    let mut tables = FakeTables::node();
+    tables.pod(1, 9, 2);
+    let route = Route { kind: RouteKind::Stack as u8, zero: 0, node: 0 };
+    tables.routes.push((96 + 16, Addr::v4([10, 96, 0, 0]), route));
+    let arrive = |src: [u8; 4], dst| {
+        let bytes = build::ipv4(src, dst, 17, &build::udp(&src, &dst, 1000, 53, b""));
+        drive(Hook::FromUplink, &mut FakePacket::new(bytes, 4), &tables, 1)
+    };
+    for dst in [[10, 96, 0, 10], [203, 0, 113, 9], [10, 0, 2, 9], [192, 168, 0, 2]] {
+        for src in [[10, 0, 1, 2], [10, 0, 2, 5]] {
+            assert_eq!(arrive(src, dst), Verdict::drop(DropReason::Martian), "{src:?} to {dst:?}");
+        }
+        assert_eq!(arrive([203, 0, 113, 7], dst), Verdict::NEXT, "{dst:?}");
+    }
+    let (pod, service) = (pod6(2), [0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    let bytes = build::ipv6(pod, service, 17, &build::udp(&pod, &service, 1000, 53, b""));
+    let verdict = drive(Hook::FromUplink, &mut FakePacket::new(bytes, 4), &tables, 1);
+    assert_eq!(verdict, Verdict::drop(DropReason::Martian));
+}

@@ -210,6 +210,61 @@ fn a_socket_of_the_node_reaches_its_pods_and_keeps_its_flows() {
 }
 
 #[test]
+fn what_the_stack_forwards_does_not_ride_a_flow_of_a_socket_of_the_node() {
+    let mut tables = policed();
+    let (node4, door) = (tables.config.node4, tables.config.door_pods);
+    let to_a = |tables: &FakeTables, mark, flags| {
+        let mut packet = tcp(node4, A, (1000, 80), flags, b"", door);
+        packet.mark = mark;
+        drive(Hook::FromDoor, &mut packet, tables, START)
+    };
+    let mark = tables.config.mark;
+    ingress(&mut tables, 1, SET);
+    let answer = |tables: &FakeTables, flags| a_sends(tables, tcp(A, node4, (80, 1000), flags, b"", LINK_A));
+    assert_eq!(to_a(&tables, mark, SYN), Verdict::peer(LINK_A));
+    assert_eq!(answer(&tables, SYN | ACK), Verdict::STACK);
+    assert_eq!(to_a(&tables, mark, ACK), Verdict::peer(LINK_A));
+    for raised in [false, true] {
+        if raised {
+            raise(&tables, 1);
+        }
+        assert_eq!(to_a(&tables, 0, ACK), INGRESS, "raised {raised}");
+        assert_eq!(to_a(&tables, 0, SYN), INGRESS, "raised {raised}");
+    }
+    assert_eq!(answer(&tables, ACK), Verdict::STACK, "the socket's flow is not touched");
+    assert_eq!(to_a(&tables, mark, ACK), Verdict::peer(LINK_A));
+    // Nor one whose own direction was pushed out.
+    tables.remove_flow4(&key(node4, A, (1000, 80), TCP), Table::Probation);
+    assert_eq!(to_a(&tables, 0, ACK), INGRESS);
+    assert_eq!(answer(&tables, ACK), Verdict::STACK);
+    assert_eq!(to_a(&tables, mark, ACK), Verdict::peer(LINK_A));
+}
+
+#[test]
+fn what_the_node_answers_to_a_pod_without_a_socket_passes() {
+    let mut tables = policed();
+    ingress(&mut tables, 1, SET);
+    let (node4, door) = (tables.config.node4, tables.config.door_pods);
+    assert_eq!(a_sends(&tables, tcp(A, node4, (1000, 80), SYN, b"", LINK_A)), Verdict::STACK);
+    let mut reset = tcp(node4, A, (80, 1000), RST | ACK, b"", door);
+    assert_eq!(drive(Hook::FromDoor, &mut reset, &tables, START), Verdict::peer(LINK_A));
+}
+
+#[test]
+fn an_address_of_the_host_that_no_row_names_is_judged_as_any_address_outside() {
+    let mut tables = policed();
+    egress(&mut tables, 1, SET);
+    let send = |tables: &FakeTables| {
+        let mut packet = udp(A, OUTSIDE, (1000, 53), LINK_A);
+        packet.fib = Fib::NotForwarded;
+        drive(Hook::FromPod, &mut packet, tables, START)
+    };
+    assert_eq!(send(&tables), EGRESS);
+    allow(&mut tables, 0, UDP, 53, 71);
+    assert_eq!(send(&tables), Verdict::STACK);
+}
+
+#[test]
 fn what_the_stack_translates_first_is_judged_when_it_comes_back() {
     let mut tables = policed();
     let service = [10, 96, 0, 10];

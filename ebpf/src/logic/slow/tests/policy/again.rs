@@ -47,8 +47,21 @@ fn an_answer_under_a_new_epoch_is_judged_as_its_opener() {
     }
 }
 
+/// Both directions of the connection from A to B, wherever they are.
+fn both(tables: &FakeTables) -> [FlowEntry; 2] {
+    let find = |key| {
+        entry(tables, &key, Table::Established).or_else(|| entry(tables, &key, Table::Probation)).expect("an entry")
+    };
+    [find(key(A, B, (1000, 80), TCP)), find(key(B, A, (80, 1000), TCP))]
+}
+
+/// Whether an entry is of a decision that holds no more.
+fn is_stale(tables: &FakeTables, entry: &FlowEntry) -> bool {
+    (tables.epoch(entry.src_slot), tables.epoch(entry.dst_slot)) != (entry.src_epoch, entry.dst_epoch)
+}
+
 #[test]
-fn what_is_revoked_ends_with_the_next_packet_of_either_end_and_both_entries_go() {
+fn what_is_revoked_ends_with_the_next_packet_of_either_end_and_never_comes_back_turned_round() {
     for established in [false, true] {
         for (slot, denied) in [(1, EGRESS), (2, INGRESS)] {
             for answers in [false, true] {
@@ -56,24 +69,95 @@ fn what_is_revoked_ends_with_the_next_packet_of_either_end_and_both_entries_go()
                 if established {
                     establish(&tables);
                 }
-                // The other end is still allowed.
+                // Nothing else is denied to anybody: B might open a connection to A.
                 match slot {
-                    1 => ingress(&mut tables, 2, 0),
-                    _ => egress(&mut tables, 1, 0),
+                    1 => {
+                        ingress(&mut tables, 1, 0);
+                        ingress(&mut tables, 2, 0);
+                        egress(&mut tables, 2, 0);
+                    }
+                    _ => {
+                        egress(&mut tables, 1, 0);
+                        egress(&mut tables, 2, 0);
+                        ingress(&mut tables, 1, 0);
+                    }
                 }
                 revoke(&mut tables);
                 assert_eq!(from_a(&tables, ACK, b"before", START), Verdict::peer(LINK_B), "rows alone end nothing");
                 raise(&tables, slot);
+                let before = both(&tables);
                 let send = if answers { from_b } else { from_a };
                 let case = format!("established {established}, slot {slot}, by an answer {answers}");
-                assert_eq!(send(&tables, ACK, b"after", START), denied, "{case}");
-                assert!(is_untouched(&tables), "{case}");
-                // Now a packet of B's is its own.
-                assert_eq!(from_b(&tables, ACK, b"stream", START), EGRESS, "{case}");
-                assert_eq!(from_a(&tables, ACK, b"data", START), denied, "{case}");
+                let later = START + SECOND;
+                assert_eq!(send(&tables, ACK, b"after", later), denied, "{case}");
+                for _ in 0..2 {
+                    assert_eq!(from_b(&tables, ACK, b"stream", later), denied, "{case}");
+                    assert_eq!(from_a(&tables, ACK, b"data", later), denied, "{case}");
+                    assert_eq!(from_b(&tables, ACK | FIN, b"", later), denied, "{case}");
+                    assert_eq!(from_a(&tables, RST, b"", later), denied, "{case}");
+                }
+                assert!(both(&tables).iter().all(|entry| is_stale(&tables, entry)), "{case}");
+                for (now, before) in both(&tables).iter().zip(before) {
+                    assert_eq!(FlowEntry { src_epoch: before.src_epoch, ..*now }, before, "{case}: it ages");
+                }
+                let places = if established { (2, 0) } else { (0, 2) };
+                assert_eq!((tables.flow4.borrow().len(), tables.flow4_new.borrow().len()), places, "{case}");
             }
         }
     }
+}
+
+#[test]
+fn what_is_revoked_and_allowed_again_goes_on() {
+    for established in [false, true] {
+        for answers in [false, true] {
+            let mut tables = connected();
+            if established {
+                establish(&tables);
+            }
+            revoke(&mut tables);
+            raise(&tables, 2);
+            assert_ne!(from_a(&tables, ACK, b"denied", START), Verdict::peer(LINK_B));
+            allow(&mut tables, 0, TCP, 80, 72);
+            raise(&tables, 2);
+            let created = both(&tables).map(|entry| entry.created);
+            let later = START + SECOND;
+            if answers {
+                assert_eq!(from_b(&tables, ACK, b"again", later), Verdict::peer(LINK_A));
+            }
+            assert_eq!(from_a(&tables, ACK, b"again", later), Verdict::peer(LINK_B));
+            assert!(!both(&tables).iter().any(|entry| is_stale(&tables, entry)));
+            assert_eq!(both(&tables).map(|entry| entry.created), created, "it is the one that was");
+            assert_eq!(from_b(&tables, ACK, b"again", later), Verdict::peer(LINK_A));
+        }
+    }
+}
+
+#[test]
+fn after_a_denial_a_syn_opens_a_connection_of_its_sender() {
+    let mut tables = connected();
+    establish(&tables);
+    egress(&mut tables, 1, 0);
+    egress(&mut tables, 2, 0);
+    ingress(&mut tables, 1, 0);
+    revoke(&mut tables);
+    raise(&tables, 2);
+    assert_eq!(from_b(&tables, ACK, b"answer", START), INGRESS);
+    assert_eq!(from_a(&tables, SYN, b"", START), INGRESS);
+    assert_eq!(from_b(&tables, SYN | ACK, b"", START), INGRESS, "an answer, and no SYN of its own");
+    assert_eq!(from_b(&tables, SYN, b"", START), Verdict::peer(LINK_A));
+    assert_eq!(both(&tables).map(|entry| entry.flags & F_OPENER), [0, F_OPENER]);
+    assert_eq!(from_a(&tables, SYN | ACK, b"", START), Verdict::peer(LINK_B));
+
+    let mut tables = connected();
+    establish(&tables);
+    revoke(&mut tables);
+    raise(&tables, 2);
+    assert_ne!(from_a(&tables, ACK, b"denied", START), Verdict::peer(LINK_B));
+    allow(&mut tables, 0, TCP, 80, 72);
+    raise(&tables, 2);
+    assert_eq!(from_a(&tables, SYN, b"", START + SECOND), Verdict::peer(LINK_B));
+    assert_eq!(both(&tables).map(|entry| (entry.created, entry.tcp & T_ESTABLISHED)), [(START + SECOND, 0); 2]);
 }
 
 #[test]
@@ -124,9 +208,11 @@ fn the_answers_of_another_node_and_of_the_world_are_judged_as_their_opener() {
         assert_eq!(answer(&tables), Verdict::peer(LINK_A), "tunnel {tunnel}");
         tables.verdicts.clear();
         raise(&tables, 1);
-        assert_eq!(answer(&tables), EGRESS, "tunnel {tunnel}");
-        assert!(is_untouched(&tables), "tunnel {tunnel}");
-        assert_eq!(answer(&tables), INGRESS, "tunnel {tunnel}: nobody's answer");
+        // A's ingress would allow it as a packet of its sender's own.
+        ingress(&mut tables, 1, 0);
+        for _ in 0..2 {
+            assert_eq!(answer(&tables), EGRESS, "tunnel {tunnel}");
+        }
     }
 }
 
@@ -171,8 +257,10 @@ fn a_flow_out_of_the_stack_is_judged_again_by_its_answer() {
     assert_eq!(a_sends(&tables, udp(A, OUTSIDE, (53, 1000), LINK_A)), Verdict::STACK);
     tables.verdicts.clear();
     raise(&tables, 1);
-    assert_eq!(a_sends(&tables, udp(A, OUTSIDE, (53, 1000), LINK_A)), INGRESS);
-    assert!(is_untouched(&tables));
+    egress(&mut tables, 1, 0);
+    for _ in 0..2 {
+        assert_eq!(a_sends(&tables, udp(A, OUTSIDE, (53, 1000), LINK_A)), INGRESS, "not A's own");
+    }
 }
 
 #[test]
@@ -182,8 +270,14 @@ fn an_answer_whose_entry_was_lost_is_judged_as_its_opener() {
     assert_eq!(from_b(&tables, ACK, b"answer", START), Verdict::peer(LINK_A));
     revoke(&mut tables);
     tables.remove_flow4(&key(B, A, (80, 1000), TCP), Table::Probation);
-    assert_eq!(from_b(&tables, ACK, b"answer", START), EGRESS, "A's egress: B's own would deny it as well");
-    assert!(is_untouched(&tables));
+    egress(&mut tables, 2, 0);
+    ingress(&mut tables, 1, 0);
+    for _ in 0..2 {
+        assert_eq!(from_b(&tables, ACK, b"answer", START), EGRESS, "A's egress: B's own would allow it");
+    }
+    let left = entry(&tables, &key(A, B, (1000, 80), TCP), Table::Probation).unwrap();
+    assert!(is_stale(&tables, &left));
+    assert_eq!(tables.flow4_new.borrow().len(), 1, "a denial writes no entry");
 }
 
 #[test]
