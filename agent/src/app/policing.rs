@@ -1,8 +1,8 @@
 //! The cluster's policies and their way into the maps.
 //!
 //! Invariant: names are in the catalogue before the rows that use them are in a map, and leave it after; an endpoint's row is written with its
-//! rule sets in it, and where they cannot be written it is shut. After a refusal the maps and the catalogue are read again, and what differs
-//! is written: nothing is believed to be there.
+//! rule sets in it, and shut while it is not known that all of policy is written. After a refusal the maps and the catalogue are read again,
+//! ever more rarely, and what differs is written: nothing is believed to be there.
 
 mod lines;
 
@@ -30,8 +30,10 @@ use crate::{
     serve::metrics::{Metrics, PolicyCounts},
 };
 
-/// After the maps or the catalogue refused.
+/// After the maps or the catalogue refused. Each time that they refuse again it is twice as long, since everything is compiled anew.
 const RETRY: Duration = Duration::from_secs(2);
+/// No longer than this: what refused may have been put right by hand.
+const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 /// Of an endpoint of which it is not sure what it may do.
 const SHUT: Rules = Rules { egress: CLOSED, ingress: CLOSED };
 
@@ -83,6 +85,8 @@ pub(super) struct Policing<R: Rows> {
     generation: u64,
     /// When it is tried again; `None`: the maps hold what the policies say.
     retry: Option<Instant>,
+    /// How long the next refusal is waited after.
+    pause: Duration,
     /// Why, as it was said.
     said: Option<String>,
     /// Endpoints that are shut although their rules are known.
@@ -114,6 +118,7 @@ impl<R: Rows> Policing<R> {
             catalogue: CatalogueFile::open(run)?,
             generation: 0,
             retry: None,
+            pause: RETRY,
             said: None,
             refused: BTreeSet::new(),
             over_budget: Vec::new(),
@@ -189,7 +194,16 @@ impl<R: Rows> Policing<R> {
 
     /// Reads what is in the maps and the catalogue, and writes what differs from what ought to be.
     pub(super) fn try_again(&mut self, dataplane: &mut R) {
-        self.repair(dataplane);
+        let result = self.resume(dataplane);
+        self.retry = None;
+        if result.is_ok() {
+            self.pause = RETRY;
+            self.refused.clear();
+            if self.said.take().is_some() {
+                tracing::info!("policy is in force as it should be again");
+            }
+        }
+        self.settle(result);
     }
 
     /// Puts an endpoint in force, isolated from its first packet on where it has to be.
@@ -199,9 +213,16 @@ impl<R: Rows> Policing<R> {
     pub(super) fn put(&mut self, dataplane: &mut R, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()> {
         let local = Local { pod, addresses: addresses(&endpoint) };
         let rules = match &self.policies {
-            None => as_pinned(dataplane, slot, &endpoint)?,
+            // Whoever compiles first finds it among the others, and names it.
+            None => {
+                self.locals.insert(slot, local);
+                as_pinned(dataplane, slot, &endpoint)?
+            }
             Some(_) => self.admit(dataplane, slot, local)?,
         };
+        if rules == SHUT {
+            self.refused.insert(slot);
+        }
         let endpoint = Endpoint { egress_rules: rules.egress, ingress_rules: rules.ingress, ..endpoint };
         dataplane.put_endpoint(slot, endpoint)
     }
@@ -276,40 +297,14 @@ impl<R: Rows> Policing<R> {
     fn admit(&mut self, dataplane: &mut R, slot: u32, local: Local) -> Result<Rules> {
         self.catalogue.append(&[lines::endpoint(slot, &local)]).context("the catalogue cannot be written")?;
         self.locals.insert(slot, local.clone());
-        let addresses = local.addresses.clone();
-        let unwritten = if self.retry.is_some() {
-            self.repair(dataplane)
-        } else {
-            self.follow(dataplane, vec![Touched::Endpoint(slot, Some(local))]);
-            addresses.iter().copied().collect()
-        };
-        let rules = self.policies.as_ref().map(|policies| policies.rules(slot)).unwrap_or_default();
-        // Shut, unless no row that could not be written says anything of it.
-        let concerned = rules != Rules::default() || addresses.iter().any(|address| unwritten.contains(address));
-        if self.retry.is_some() && concerned {
-            self.refused.insert(slot);
-            return Ok(SHUT);
-        }
-        Ok(rules)
-    }
-
-    /// Makes the maps hold what the policies say, wherever they stand. Addresses whose class had to change for it.
-    fn repair(&mut self, dataplane: &mut R) -> BTreeSet<IpAddr> {
-        let mut unwritten = BTreeSet::new();
-        let result = self.resume(dataplane, &mut unwritten);
-        if result.is_ok() {
-            self.retry = None;
-            self.refused.clear();
-            if self.said.take().is_some() {
-                tracing::info!("policy is in force as it should be again");
-            }
-        }
-        self.settle(result);
-        unwritten
+        self.follow(dataplane, vec![Touched::Endpoint(slot, Some(local))]);
+        // What the maps hold is not known then: neither whether its rules are there, nor whether its address still counts as somebody else's.
+        let Some(policies) = self.policies.as_ref().filter(|_| self.retry.is_none()) else { return Ok(SHUT) };
+        Ok(policies.rules(slot))
     }
 
     /// Compiles everything anew over what is pinned.
-    fn resume(&mut self, dataplane: &mut R, unwritten: &mut BTreeSet<IpAddr>) -> Result<()> {
+    fn resume(&mut self, dataplane: &mut R) -> Result<()> {
         let catalogue = self.catalogue.read().context("the catalogue cannot be read")?;
         let pinned = dataplane.pinned_policy().context("the policy maps cannot be read")?;
         let Resumed { mut policies, change, unknown } =
@@ -319,7 +314,6 @@ impl<R: Rows> Policing<R> {
         }
         self.era += 1;
         self.graves.clear();
-        unwritten.extend(change.peers.keys());
         let names = policies.take_names();
         self.generation = self.generation.max(catalogue.generation);
         self.policies = Some(policies);
@@ -416,8 +410,11 @@ impl<R: Rows> Policing<R> {
                 tracing::error!(error, "policy is not in force as it should be: what was in force stays; tried again");
                 self.said = Some(error);
             }
-            self.retry = Some(Instant::now() + RETRY);
-            self.work.notify_one();
+            if self.retry.is_none() {
+                self.retry = Some(Instant::now() + self.pause);
+                self.pause = RETRY_AT_MOST.min(2 * self.pause);
+                self.work.notify_one();
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Against maps that remember, and that refuse when they are told to.
 
-use anyhow::bail;
+use std::cell::Cell;
+
+use anyhow::{bail, ensure};
 use osmia_maps::catalogue::Catalogue;
 use osmia_maps::layout::{
     VerdictKey,
@@ -22,12 +24,17 @@ struct Maps {
     generation: u64,
     epochs: BTreeSet<u32>,
     full: bool,
+    unreadable: bool,
+    /// How often all of it was read.
+    reads: Cell<usize>,
 }
 
 impl Rows for Maps {
     type Garbage = BTreeSet<VerdictKey>;
 
     fn pinned_policy(&self) -> Result<Pinned> {
+        self.reads.set(self.reads.get() + 1);
+        ensure!(!self.unreadable, "the map cannot be read");
         let rules = |row: &Endpoint| Rules { egress: row.egress_rules, ingress: row.ingress_rules };
         let rules = self.rows.iter().map(|(slot, row)| (*slot, rules(row))).collect();
         Ok(Pinned { rules, ..self.pinned.clone() })
@@ -145,7 +152,8 @@ impl World {
     }
 
     fn rules(&self, slot: u32) -> Rules {
-        self.maps.pinned_policy().unwrap().rules[&slot]
+        let row = self.maps.rows[&slot];
+        Rules { egress: row.egress_rules, ingress: row.ingress_rules }
     }
 
     /// A barrier is over.
@@ -208,21 +216,87 @@ async fn full_maps_keep_what_was_in_force_until_there_is_room() {
     assert_eq!(world.rules(1), OPEN, "the old state stays");
     assert!(world.policing.retry_at().is_some());
     assert!(world.catalogue().policies.is_empty(), "it is not in force");
-    // An ADD is isolated by what could not be written; one of which no policy speaks is not.
+    // An ADD is shut, also one of which no policy speaks: whether the maps call its address somebody else's is not known.
     world.tell(vec![pod("b")]);
     assert_eq!(world.put(2, "b"), SHUT);
     world.policing.put(&mut world.maps, 3, endpoint(3), Some(("other".into(), "c".into()))).unwrap();
-    assert_eq!(world.rules(3), OPEN);
+    assert_eq!(world.rules(3), SHUT);
     let counts = world.policing.counts();
-    assert_eq!((counts.refused, counts.open), (1, 1));
+    assert_eq!((counts.refused, counts.open), (2, 0));
     world.policing.try_again(&mut world.maps);
     assert_eq!((world.rules(1), world.rules(2)), (OPEN, SHUT));
     world.maps.full = false;
     world.policing.try_again(&mut world.maps);
     assert_eq!(world.policing.retry_at(), None);
+    assert_eq!(world.rules(3), OPEN);
     assert!(world.rules(1) != OPEN && world.rules(2) == world.rules(1), "replicas share their rules");
     assert_eq!(world.policing.counts().isolated, 2);
     assert_eq!(world.catalogue().policies.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_add_is_open_while_the_maps_cannot_even_be_read() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), pod("b")]);
+    world.put(1, "a");
+    world.maps.full = true;
+    world.tell(vec![deny()]);
+    world.maps.unreadable = true;
+    let reads = world.maps.reads.get();
+    assert_eq!(world.put(2, "b"), SHUT);
+    assert_eq!(world.maps.reads.get(), reads, "an ADD compiles nothing anew");
+    assert_eq!(world.policing.counts().refused, 1);
+    world.policing.try_again(&mut world.maps);
+    assert_eq!(world.rules(2), SHUT);
+    (world.maps.full, world.maps.unreadable) = (false, false);
+    world.policing.try_again(&mut world.maps);
+    assert!(world.rules(2) != SHUT && world.rules(2) != OPEN && world.rules(2) == world.rules(1));
+    assert_eq!(world.policing.counts().isolated, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_add_after_a_start_that_failed_is_shut_until_it_is_made_up_for() {
+    let mut world = World::new();
+    world.tell(vec![pod("a")]);
+    world.put(1, "a");
+    world.maps.unreadable = true;
+    world.restart(vec![Event::Namespace("ns".into(), NamespaceObject::default()), pod("a"), pod("b")]);
+    assert_eq!(world.put(2, "b"), SHUT);
+    assert_eq!(world.policing.counts().refused, 1);
+    world.maps.unreadable = false;
+    world.policing.try_again(&mut world.maps);
+    assert_eq!((world.rules(1), world.rules(2)), (OPEN, OPEN));
+    assert_eq!(world.catalogue().endpoints[&2].as_ref().unwrap().to_string(), "ns/b");
+    world.tell(vec![deny()]);
+    assert!(world.rules(2) != OPEN && world.rules(2) == world.rules(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stays_refused_is_tried_ever_more_rarely() {
+    let mut world = World::new();
+    world.tell(vec![pod("a")]);
+    world.put(1, "a");
+    world.maps.full = true;
+    let waits = |world: &mut World| {
+        world.tell(vec![deny()]);
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            let wait = world.policing.retry_at().unwrap() - Instant::now();
+            waits.push(wait.as_secs());
+            // Neither news nor a DEL bring it forward or put it off.
+            world.tell(vec![pod("b"), Event::PodGone(key("b"))]);
+            assert_eq!(world.policing.retry_at(), Some(Instant::now() + wait));
+            world.policing.try_again(&mut world.maps);
+        }
+        waits
+    };
+    assert_eq!(waits(&mut world), [2, 4, 8, 16, 32, 60, 60]);
+    world.maps.full = false;
+    world.policing.try_again(&mut world.maps);
+    world.tell(vec![Event::PolicyGone(key("deny"))]);
+    world.bury();
+    world.maps.full = true;
+    assert_eq!(waits(&mut world)[..2], [2, 4], "what came into force is forgotten");
 }
 
 #[tokio::test(start_paused = true)]
