@@ -1,12 +1,12 @@
 //! The catalogue's file: its lines, in the order in which the rows they name are written.
 //!
-//! Invariant: what [`CatalogueFile::append`] took is in the file whole, behind everything before it; after a refusal the next lines take the
-//! place of what was torn. The file lies in the run folder, in memory as the maps: nothing is synced, since neither outlives the machine.
+//! Invariant: what [`CatalogueFile::append`] took is in the file whole, behind everything before it, and whoever opens it by its name finds it;
+//! after a refusal the next lines take the place of what was torn. The file lies in the run folder, in memory as the maps: nothing is synced, since neither outlives the machine.
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -51,7 +51,7 @@ impl CatalogueFile {
     /// It cannot be read.
     pub fn read(&mut self) -> io::Result<Catalogue> {
         self.mend()?;
-        Catalogue::read(&self.path)
+        self.whole()
     }
 
     /// Adds lines, all or none.
@@ -61,6 +61,7 @@ impl CatalogueFile {
     pub fn append(&mut self, lines: &[Line]) -> io::Result<()> {
         let bytes = text(lines)?;
         self.mend()?;
+        self.stay()?;
         self.torn = true;
         self.file.write_all_at(&bytes, self.length)?;
         self.torn = false;
@@ -79,10 +80,29 @@ impl CatalogueFile {
     /// # Errors
     /// It cannot be read or written; it stays as it is.
     pub fn shorten(&mut self) -> io::Result<()> {
-        let lines = self.read()?.lines();
+        let lines = self.whole()?.lines();
         let (file, length) = write_anew(&self.path, &lines)?;
-        (self.file, self.length, self.shortest) = (file, length, length);
+        (self.file, self.length, self.shortest, self.torn) = (file, length, length, false);
         Ok(())
+    }
+
+    /// What the open file says, whatever became of its name.
+    fn whole(&self) -> io::Result<Catalogue> {
+        let mut text = vec![0; usize::try_from(self.length).map_err(io::Error::other)?];
+        self.file.read_exact_at(&mut text, 0)?;
+        Ok(Catalogue::of(&text))
+    }
+
+    /// Its name leads to another file, or nowhere: somebody removed it. It is written again, so that nothing loses its number.
+    fn stay(&mut self) -> io::Result<()> {
+        let own = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        tracing::warn!(path = %self.path.display(), "somebody removed the catalogue: written again");
+        self.shorten()
     }
 
     /// As if the disk were full, or were not any more.
@@ -105,10 +125,16 @@ impl CatalogueFile {
 fn write_anew(path: &Path, lines: &[Line]) -> io::Result<(File, u64)> {
     let bytes = text(lines)?;
     let beside = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside)?;
-    file.write_all(&bytes)?;
-    fs::rename(&beside, path)?;
-    Ok((file, bytes.len() as u64))
+    let written = || -> io::Result<(File, u64)> {
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside)?;
+        file.write_all(&bytes)?;
+        fs::rename(&beside, path)?;
+        Ok((file, bytes.len() as u64))
+    };
+    written().inspect_err(|_| {
+        // What of it there is fills a disk that may be full already. One that stays is overwritten by the next.
+        let _ = fs::remove_file(&beside);
+    })
 }
 
 fn text(lines: &[Line]) -> io::Result<Vec<u8>> {
@@ -166,6 +192,33 @@ mod tests {
         file.append(&[generation(2)]).unwrap();
         file.append(&[generation(3)]).unwrap();
         assert_eq!(read(&run).generation, 3);
+    }
+
+    #[test]
+    fn what_somebody_removes_is_there_again_with_the_next_line() {
+        let run = TempDir::new().unwrap();
+        let path = catalogue::path(run.path());
+        let mut file = CatalogueFile::open(run.path()).unwrap();
+        file.append(&[generation(1), in_force(1)]).unwrap();
+        let before = read(&run);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(file.read().unwrap(), before, "nothing is forgotten");
+        file.append(&[generation(2)]).unwrap();
+        assert_eq!(read(&run), Catalogue { generation: 2, ..before.clone() });
+        // Another one in its place.
+        fs::write(run.path().join("other"), "").unwrap();
+        fs::rename(run.path().join("other"), &path).unwrap();
+        file.append(&[generation(3)]).unwrap();
+        assert_eq!(read(&run), Catalogue { generation: 3, ..before });
+    }
+
+    #[test]
+    fn what_cannot_take_the_files_place_does_not_stay_beside_it() {
+        let run = TempDir::new().unwrap();
+        let path = run.path().join("catalogue");
+        fs::create_dir(&path).unwrap();
+        assert!(write_anew(&path, &[generation(1)]).is_err());
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -290,14 +290,19 @@ impl Catalogue {
     /// # Errors
     /// It cannot be read.
     pub fn read(path: &Path) -> std::io::Result<Self> {
-        let text = fs::read(path)?;
+        Ok(Self::of(&fs::read(path)?))
+    }
+
+    /// What a file's text says; see [`Self::read`].
+    #[must_use]
+    pub fn of(text: &[u8]) -> Self {
         let mut catalogue = Self::default();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some(line) = line.strip_suffix(b"\n") else { break };
             let Ok(line) = serde_json::from_slice(line) else { break };
             catalogue.take(line);
         }
-        Ok(catalogue)
+        catalogue
     }
 
     /// Takes a line in.

@@ -94,9 +94,10 @@ impl Shared {
         self.open().dataplane.apply(desired)
     }
 
-    /// Expired flows and pins of devices that are gone.
+    /// Expired flows, pins of devices that are gone, and a catalogue that is mostly history.
     pub(super) fn housekeep(&self, clock: &dyn Clock, metrics: &Metrics) {
-        let Owned { dataplane, .. } = &*self.open();
+        let Owned { dataplane, policing } = &mut *self.open();
+        policing.housekeep();
         match dataplane.sweep(clock) {
             Ok(swept) => metrics.flows(swept.flows),
             Err(error) => tracing::error!(%error, "sweeping flows"),

@@ -254,6 +254,16 @@ impl<R: Rows> Policing<R> {
         self.settle(result);
     }
 
+    /// Keeps the catalogue short: everything that comes and goes leaves lines in it.
+    pub(super) fn housekeep(&mut self) {
+        if !self.catalogue.is_long() {
+            return;
+        }
+        if let Err(error) = self.catalogue.shorten() {
+            tracing::error!(%error, "the catalogue cannot be made shorter; tried again");
+        }
+    }
+
     /// For metrics.
     pub(super) fn counts(&self) -> PolicyCounts {
         let mut counts = PolicyCounts {
@@ -394,9 +404,6 @@ impl<R: Rows> Policing<R> {
             if !change.is_empty() {
                 self.enforce(dataplane, &change, Vec::new())?;
             }
-        }
-        if self.catalogue.is_long() {
-            self.catalogue.shorten().context("the catalogue cannot be made shorter")?;
         }
         Ok(())
     }

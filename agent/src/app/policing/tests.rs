@@ -376,6 +376,23 @@ async fn rows_that_are_in_use_again_are_not_buried() {
     assert_eq!(world.maps.pinned.verdicts, rows);
 }
 
+#[tokio::test(start_paused = true)]
+async fn pods_that_come_and_go_leave_no_history_behind() {
+    let mut world = World::new();
+    let length = |world: &World| std::fs::metadata(osmia_maps::catalogue::path(world.run.path())).unwrap().len();
+    let mut longest = 0;
+    for _ in 0..250 {
+        for _ in 0..100 {
+            world.put(1, "a");
+            world.policing.remove(&mut world.maps, 1).unwrap();
+        }
+        world.policing.housekeep();
+        longest = length(&world).max(longest);
+    }
+    assert!(world.policing.graves().is_empty(), "nothing here leads to a burial");
+    assert!(longest < 1 << 20 && world.catalogue().endpoints.is_empty(), "{longest}");
+}
+
 #[test]
 fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
     let run = TempDir::new().unwrap();
