@@ -15,7 +15,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use osmia_maps::{catalogue::Line, layout::Endpoint};
+use osmia_maps::{
+    catalogue::Line,
+    layout::{Endpoint, VerdictKey},
+};
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
@@ -26,7 +29,7 @@ use crate::{
     clock::Clock,
     compile::policy::{CLOSED, Change, Local, OverBudget, Pinned, PodKey, Policies, Resumed, Rules, Touched},
     model::{Cluster, Event},
-    program::is_same,
+    program::{PolicyError, is_same},
     serve::metrics::{Metrics, PolicyCounts},
 };
 
@@ -40,7 +43,7 @@ const SHUT: Rules = Rules { egress: CLOSED, ingress: CLOSED };
 /// What of the dataplane policy needs; tests have their own.
 pub(super) trait Rows {
     /// Old rows.
-    type Garbage;
+    type Garbage: From<BTreeSet<VerdictKey>>;
 
     fn pinned_policy(&self) -> Result<Pinned>;
     fn name_rows(&mut self, generation: u64) -> Result<()>;
@@ -332,9 +335,31 @@ impl<R: Rows> Policing<R> {
         lines.extend(names);
         if change.is_empty() && lines.is_empty() && self.news.policies.is_empty() {
             self.news = News::default();
+            self.say_over_budget();
             return Ok(());
         }
-        self.enforce(dataplane, &change, lines)
+        let result = self.enforce(dataplane, &change, lines);
+        let too_many = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(PolicyError::TooMany { .. }));
+        if result.as_ref().is_err_and(too_many) {
+            self.make_room(&pinned);
+        }
+        result
+    }
+
+    /// Nothing was written for want of room: what no pointer leads to goes before it is tried again, since the graves of before are void.
+    fn make_room(&mut self, pinned: &Pinned) {
+        let sets: BTreeSet<u32> = pinned.rules.values().flat_map(|rules| [rules.egress, rules.ingress]).collect();
+        let classes: BTreeSet<u32> = pinned.peers.values().chain(pinned.blocks.values()).copied().collect();
+        let led_to = |key: &VerdictKey| {
+            let (set, class) = (key.asked.set, key.asked.class);
+            (set == CLOSED || sets.contains(&set)) && (class == 0 || classes.contains(&class))
+        };
+        let rows: BTreeSet<VerdictKey> = pinned.verdicts.keys().filter(|key| !led_to(key)).copied().collect();
+        if !rows.is_empty() {
+            tracing::warn!(rows = rows.len(), "policy rows that nothing leads to are in the way: removed");
+            self.graves.push(Grave { era: self.era, garbage: rows.into(), names: None });
+            self.work.notify_one();
+        }
     }
 
     /// Names, rows, and the word that they are in force.

@@ -5,7 +5,7 @@
 //! what a killed agent leaves: the same call again goes on, and so does [`crate::compile::policy::Policies::resume`].
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     hash::Hash,
     net::IpAddr,
 };
@@ -36,6 +36,12 @@ impl Garbage {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.verdicts.is_empty()
+    }
+}
+
+impl From<BTreeSet<VerdictKey>> for Garbage {
+    fn from(rows: BTreeSet<VerdictKey>) -> Self {
+        Self { verdicts: rows.into_iter().collect() }
     }
 }
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     attachments::fake::TestClock,
-    model::{NamespaceObject, PodObject, PolicyObject, Selector},
+    model::{NamespaceObject, PodObject, PolicyObject, Selector, policy::Direction},
 };
 
 /// Maps.
@@ -24,6 +24,8 @@ struct Maps {
     generation: u64,
     epochs: BTreeSet<u32>,
     full: bool,
+    /// How many verdict rows there is room for, where it is not all.
+    room: Option<usize>,
     unreadable: bool,
     /// How often all of it was read.
     reads: Cell<usize>,
@@ -48,6 +50,11 @@ impl Rows for Maps {
     fn write_policy(&mut self, change: &Change) -> Result<Self::Garbage> {
         if self.full && !change.verdicts.is_empty() {
             bail!("the map is full");
+        }
+        let new = change.verdicts.keys().filter(|key| !self.pinned.verdicts.contains_key(&key.row())).count();
+        let rows = self.pinned.verdicts.len() + new;
+        if let Some(room) = self.room.filter(|room| rows > *room) {
+            return Err(PolicyError::TooMany { map: "verdicts", rows, capacity: room as u32 }.into());
         }
         self.pinned.verdicts.extend(change.verdicts.iter().map(|(key, verdict)| (key.row(), verdict.row(key))));
         for (address, class) in &change.peers {
@@ -374,6 +381,53 @@ async fn rows_that_are_in_use_again_are_not_buried() {
     world.bury();
     assert_eq!(world.rules(1), rules, "what the catalogue still names keeps its numbers");
     assert_eq!(world.maps.pinned.verdicts, rows);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_that_nothing_leads_to_make_room_before_the_next_try() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    world.bury();
+    let used: Vec<_> = world.maps.pinned.verdicts.clone().into_iter().collect();
+    // What a killed agent wrote and led nobody to: rule sets, and classes of the sets that are there.
+    for number in 1000..1010 {
+        for (key, row) in &used {
+            let (mut set, mut class) = (*key, *key);
+            (set.asked.set, class.asked.class) = (number, number);
+            world.maps.pinned.verdicts.extend([(set, *row), (class, *row)]);
+        }
+    }
+    world.maps.room = Some(world.maps.pinned.verdicts.len());
+    world.restart(vec![Event::Namespace("ns".into(), NamespaceObject::default()), pod("a"), deny()]);
+    assert!(world.policing.retry_at().is_some());
+    let before = world.rules(1);
+    world.bury();
+    let left: Vec<_> = world.maps.pinned.verdicts.clone().into_iter().collect();
+    assert_eq!(left, used, "what is asked stays");
+    assert_eq!(world.rules(1), before);
+    world.policing.try_again(&mut world.maps);
+    assert_eq!(world.policing.retry_at(), None);
+    assert!(world.rules(1) != OPEN && world.rules(1) != SHUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_writes_nothing_says_what_is_over_the_budget() {
+    let mut world = World::new();
+    let over = OverBudget {
+        slot: 1,
+        pod: None,
+        direction: Direction::Ingress,
+        policies: Vec::new(),
+        map: "verdicts",
+        rows: 2,
+        limit: 1,
+    };
+    world.policing.over_budget = vec![over];
+    let generation = world.maps.generation;
+    world.policing.try_again(&mut world.maps);
+    assert_eq!(world.maps.generation, generation, "there was nothing to write");
+    assert!(world.policing.over_budget.is_empty(), "what was said is compared with what is");
 }
 
 #[tokio::test(start_paused = true)]
