@@ -136,6 +136,10 @@ impl Endpoints for Shared {
         policing.remove(dataplane, slot)
     }
 
+    fn guard(&mut self, ifindex: u32) -> Result<()> {
+        Ok(self.open().dataplane.guard_endpoint(ifindex)?)
+    }
+
     fn awaits(&self, pod: &PodKey) -> bool {
         self.open().policing.awaits(pod)
     }

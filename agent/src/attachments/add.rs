@@ -136,7 +136,7 @@ impl Attachments {
     pub async fn commit(&self, session: u64, key: &AttachmentKey, mac: &str, ifindex: u32) -> Result<(), Failure> {
         let host_link = host_link_name(key);
         // Without the attachment's turn: a DEL waits for nobody.
-        self.await_pod(session, &host_link).await;
+        let told = self.await_pod(session, &host_link, ifindex).await;
         let _turn = self.locks.lock(&host_link).await;
         let mut record = {
             let state = self.state();
@@ -146,7 +146,7 @@ impl Attachments {
         };
         let done = {
             let _gate = self.enter().await;
-            let done = self.complete(&mut record, mac, ifindex);
+            let done = told.and_then(|()| self.complete(&mut record, mac, ifindex));
             if done.is_ok() {
                 let mut state = self.state();
                 state.sessions.remove(&host_link);
@@ -174,24 +174,35 @@ impl Attachments {
 
     /// Waits until the source has told of an ADD's pod, where policy may isolate it: its first packet is to be judged by what it is. After
     /// [`super::Limits::pod_wait`] it goes on as one of which nothing is known, and is judged again when it is told.
-    async fn await_pod(&self, session: u64, host_link: &str) {
+    ///
+    /// # Errors
+    /// The link, which is up, cannot be kept shut meanwhile.
+    async fn await_pod(&self, session: u64, host_link: &str, ifindex: u32) -> Result<(), Failure> {
         let pod = {
             let state = self.state();
             let own = state.sessions.get(host_link) == Some(&session);
             state.records.get(host_link).filter(|_| own).and_then(Record::pod_key)
         };
-        let Some(pod) = pod else { return };
+        let Some(pod) = pod else { return Ok(()) };
         let mut told = self.told.clone();
+        let mut guarded = false;
         let until = time::Instant::now() + self.limits.pod_wait;
         loop {
             told.mark_unchanged();
             if !self.outside().endpoints.awaits(&pod) {
-                return;
+                return Ok(());
+            }
+            if !guarded {
+                // Without programs its packets would reach the node's stack.
+                self.is_link(host_link, ifindex)?;
+                let guard = self.outside().endpoints.guard(ifindex);
+                guard.map_err(|e| failure::dataplane("attaching the pod", &e))?;
+                guarded = true;
             }
             match time::timeout_at(until, told.changed()).await {
                 Ok(Ok(())) => {}
                 // The agent stops.
-                Ok(Err(_)) => return,
+                Ok(Err(_)) => return Ok(()),
                 Err(_) => break,
             }
         }
@@ -202,23 +213,25 @@ impl Attachments {
             ?waited,
             "the source has not told of it: isolated until it does"
         );
+        Ok(())
+    }
+
+    /// Only a link of the plugin's is touched, under the number that the plugin says.
+    fn is_link(&self, host_link: &str, ifindex: u32) -> Result<(), Failure> {
+        if self.link_of(host_link)? != Some(ifindex) {
+            let text = format!("the plugin's link {ifindex} is not {host_link}");
+            return Err(Failure::new(code::TRY_LATER, text));
+        }
+        Ok(())
     }
 
     fn complete(&self, record: &mut Record, mac: &str, ifindex: u32) -> Result<(), Failure> {
         let pod_mac = parse_mac(mac).ok_or_else(|| Failure::new(code::DECODE, format!("{mac:?} is no MAC address")))?;
         record.pod_mac = pod_mac;
         record.phase = Phase::Added { ifindex };
-        {
-            if self.link_of(&record.host_link)? != Some(ifindex) {
-                let text = format!("the plugin's link {ifindex} is not {}", record.host_link);
-                return Err(Failure::new(code::TRY_LATER, text));
-            }
-            let endpoint = record.endpoint(ifindex);
-            self.outside()
-                .endpoints
-                .put(record.slot, endpoint, record.pod_key())
-                .map_err(|e| failure::dataplane("attaching the pod", &e))?;
-        }
+        self.is_link(&record.host_link, ifindex)?;
+        let put = self.outside().endpoints.put(record.slot, record.endpoint(ifindex), record.pod_key());
+        put.map_err(|e| failure::dataplane("attaching the pod", &e))?;
         self.write(&Line::Commit { host_link: record.host_link.clone(), ifindex, pod_mac })
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Inner {
     pub(crate) rows: BTreeMap<u32, Endpoint>,
     /// Whose each row is.
     pub(crate) pods: BTreeMap<u32, Option<PodKey>>,
+    /// Links with programs and without rows.
+    pub(crate) guarded: Vec<u32>,
     /// The source has told of no pod.
     pub(crate) untold: bool,
     pub(crate) links: BTreeMap<u32, String>,
@@ -71,6 +73,15 @@ impl Endpoints for Kernel {
         }
         inner.rows.insert(slot, endpoint);
         inner.pods.insert(slot, pod);
+        Ok(())
+    }
+
+    fn guard(&mut self, ifindex: u32) -> Result<()> {
+        let mut inner = self.get();
+        if inner.refuse_rows {
+            bail!("the link is gone");
+        }
+        inner.guarded.push(ifindex);
         Ok(())
     }
 

@@ -16,6 +16,12 @@ pub trait Endpoints: Send {
     /// The link is gone, or a map or the catalogue refused.
     fn put(&mut self, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()>;
 
+    /// Attaches the programs to a link without a row: no packet passes it.
+    ///
+    /// # Errors
+    /// The link is gone, or the kernel refused.
+    fn guard(&mut self, ifindex: u32) -> Result<()>;
+
     /// Whether the source has not told of this pod yet and its policies depend on what it will tell.
     fn awaits(&self, pod: &PodKey) -> bool;
 

@@ -16,12 +16,7 @@ impl Dataplane {
     /// The link is gone, a map is full, or the slot does not exist.
     pub fn put_endpoint(&mut self, slot: u32, endpoint: Endpoint) -> Result<(), ApplyError> {
         self.check_slot(slot)?;
-        {
-            let _short = self.links.tcx().then(Expedited::begin);
-            for place in links::endpoint(endpoint.ifindex) {
-                self.links.attach(&mut self.ebpf, place)?;
-            }
-        }
+        self.guard_endpoint(endpoint.ifindex)?;
         let row = Endpoint { flags: endpoint.flags | E_PRESENT, ..endpoint };
         let before = self.tables.endpoints.get(&slot)?.filter(|old| old.flags & E_PRESENT != 0);
         if let Some(old) = before {
@@ -36,6 +31,18 @@ impl Dataplane {
             self.tables.endpoint_addr.put(&addr, &slot)?;
         }
         self.tables.endpoint_if.put(&row.ifindex, &slot)?;
+        Ok(())
+    }
+
+    /// Puts an endpoint's programs on its link alone: without rows they drop everything.
+    ///
+    /// # Errors
+    /// The link is gone, or the kernel's.
+    pub fn guard_endpoint(&mut self, ifindex: u32) -> Result<(), ApplyError> {
+        let _short = self.links.tcx().then(Expedited::begin);
+        for place in links::endpoint(ifindex) {
+            self.links.attach(&mut self.ebpf, place)?;
+        }
         Ok(())
     }
 

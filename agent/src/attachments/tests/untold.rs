@@ -9,9 +9,11 @@ async fn waiting(node: &Node, agent: &Arc<Attachments>) -> tokio::task::JoinHand
     node.kernel.get().untold = true;
     agent.reserve(1, wish("c1", 1), NETNS).await.unwrap();
     let (ifindex, agent) = (node.kernel.build(&key("c1")), Arc::clone(agent));
+    let link = ifindex;
     let commit = tokio::spawn(async move { agent.commit(1, &key("c1"), MAC, ifindex).await });
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(node.kernel.get().rows.is_empty() && !commit.is_finished());
+    assert_eq!(node.kernel.get().guarded, [link], "its packets reach no stack while it waits");
     commit
 }
 
@@ -39,6 +41,19 @@ async fn an_add_waits_five_seconds_at_most() {
     waiting(&node, &agent).await.await.unwrap().unwrap();
     assert_eq!(start.elapsed().as_secs(), 5);
     assert_eq!(agent.counts().added, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_add_whose_link_cannot_be_kept_shut_does_not_wait_and_is_undone() {
+    let node = Node::new();
+    let (agent, start) = (node.agent().await, Instant::now());
+    node.kernel.get().untold = true;
+    agent.reserve(1, wish("c1", 1), NETNS).await.unwrap();
+    let ifindex = node.kernel.build(&key("c1"));
+    node.kernel.get().refuse_rows = true;
+    agent.commit(1, &key("c1"), MAC, ifindex).await.unwrap_err();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(agent.counts(), Counts { added: 0, adding: 0, free_slots: 1023 });
 }
 
 #[tokio::test(start_paused = true)]
