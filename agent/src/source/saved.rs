@@ -95,6 +95,22 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
 
     /// Leaves each key's last line only.
     fn rewrite(&mut self) -> Result<()> {
+        let new = self.path.with_extension("new");
+        let written = self.write_last(&new).and_then(|size| {
+            fs::rename(&new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))?;
+            Ok(size)
+        });
+        let size = written.inspect_err(|_| {
+            // What of it there is fills a disk that may be full already. One that stays is overwritten by the next.
+            let _ = fs::remove_file(&new);
+        })?;
+        self.file = append(&self.path)?;
+        (self.size, self.rewritten) = (size, size);
+        Ok(())
+    }
+
+    /// Writes each key's last line; the size, bytes.
+    fn write_last(&self, new: &Path) -> Result<u64> {
         let mut last: BTreeMap<K, usize> = BTreeMap::new();
         let mut at = 0;
         lines(&self.path, |line, _| {
@@ -110,9 +126,8 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
         let mut wanted: Vec<usize> = last.into_values().collect();
         wanted.sort_unstable();
         let mut wanted = wanted.into_iter().peekable();
-        let new = self.path.with_extension("new");
         let failed = || format!("cannot write {}", new.display());
-        let mut out = BufWriter::new(File::create(&new).with_context(failed)?);
+        let mut out = BufWriter::new(File::create(new).with_context(failed)?);
         let (mut at, mut size) = (0, 0);
         lines(&self.path, |line, _| {
             if wanted.next_if_eq(&at).is_some() {
@@ -123,11 +138,7 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
             Ok(())
         })?;
         out.flush().with_context(failed)?;
-        drop(out);
-        fs::rename(&new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))?;
-        self.file = append(&self.path)?;
-        (self.size, self.rewritten) = (size, size);
-        Ok(())
+        Ok(size)
     }
 }
 
@@ -181,6 +192,20 @@ mod tests {
         assert_eq!(values.into_keys().collect::<Vec<_>>(), ["a", "c"]);
         saved.keep([(&"d".to_owned(), Some(&vec![5]))]).unwrap();
         assert_eq!(open(&path).1.into_keys().collect::<Vec<_>>(), ["a", "c", "d"], "and the next line stands alone");
+    }
+
+    #[test]
+    fn what_a_full_disk_took_of_a_shorter_file_does_not_stay() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("file");
+        let (mut saved, _) = open(&path);
+        std::os::unix::fs::symlink("/dev/full", dir.path().join("file.new")).unwrap();
+        let value = vec![70_000; 1000];
+        for _ in 0..400 {
+            saved.keep([(&"a".to_owned(), Some(&value))]).unwrap();
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(open(&path).1["a"], value);
     }
 
     #[test]
