@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use crate::{pods::as_process, space};
 
 /// Deaths.
-const KILLS: u32 = 40;
+const KILLS: u32 = 20;
 
 fn options() -> Options {
     Options {
@@ -127,6 +127,9 @@ impl Agent {
             }
         }
         let agent = Self { dataplane, policies, cluster, file, generation: known.generation };
+        // Nothing is appended to a line that is not whole.
+        let _ = fs::remove_file(&agent.file);
+        agent.append(known.lines());
         (agent, change, unknown)
     }
 

@@ -263,3 +263,40 @@ fn rows_that_the_catalogue_does_not_know_are_all_written_anew() {
     let resumed = Policies::resume(&torn, pinned, &cluster, &locals);
     assert!(resumed.unknown.unwrap().starts_with("atom 1 of the catalogue: "));
 }
+
+/// A pod that was let in by neither the old rules with its old labels nor the new ones with its new ones is so by no mixture of them.
+#[test]
+fn rules_and_labels_that_changed_while_the_agent_was_away_do_not_meet() {
+    let mut lab = super::sharing::Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    let from = |app: &str| json!([{"from": [{"podSelector": {"matchLabels": {"app": app}}}]}]);
+    let policy = |of: &str, app: &str| json!({"podSelector": {"matchLabels": {"app": of}}, "ingress": from(app)});
+    let mut locals = BTreeMap::new();
+    for (slot, app) in [(1, "web"), (2, "api")] {
+        let ip = format!("10.0.0.{slot}");
+        lab.pod(app, &ip, json!({"app": app}));
+        locals.insert(slot, Local { pod: Some(("a".into(), app.into())), addresses: vec![ip.parse().unwrap()] });
+        lab.policy(app, policy(app, "db"));
+    }
+    lab.pod("x", "10.0.1.1", json!({"app": "x"}));
+    // Whose class the old rules of web have a row for.
+    lab.pod("db", "10.0.1.2", json!({"app": "db"}));
+    let mut node = Node::default();
+    let mut first = Policies::resume(&node.catalogue, node.maps.pinned(), &lab.cluster, &locals);
+    let all = steps(&mut first.policies, &first.change, &lab.cluster, &mut 0, true);
+    all.iter().for_each(|step| node.take(step));
+    node.maps.attach(&first.policies, &locals);
+
+    lab.policy("web", policy("web", "other"));
+    lab.pod("x", "10.0.1.1", json!({"app": "db"}));
+    let resumed = Policies::resume(&node.catalogue, node.maps.pinned(), &lab.cluster, &locals);
+    let passes = |maps: &Maps, slot| maps.passes(slot, Direction::Ingress, "10.0.1.1".parse().unwrap(), 6, 80);
+    assert!(!passes(&node.maps, 1) && !passes(&node.maps, 2));
+    node.maps
+        .apply(&resumed.change, |maps, write| {
+            prop_assert!(!passes(maps, 1), "after {write:?}");
+            Ok(())
+        })
+        .unwrap();
+    assert!(!passes(&node.maps, 1) && passes(&node.maps, 2));
+}
