@@ -21,6 +21,7 @@
 //! milliseconds, which is off again at the end; and several labs live side by side.
 
 mod agent;
+pub mod apiserver;
 mod capture;
 pub mod cni_runner;
 mod folder;

@@ -80,6 +80,7 @@ pub struct Node {
     /// What the cluster says of it.
     pub manifest: NodeManifest,
     starter: Starter,
+    source: Vec<String>,
     flags: Vec<String>,
     agent: Mutex<Option<Agent>>,
 }
@@ -117,6 +118,7 @@ impl Node {
         });
         let runtime = CniRunner::new(space.try_clone()?, vec![bin_dir()?], "osmia", vec![plugin]);
         Ok(Self {
+            source: vec!["--source".into(), format!("folder:{}", paths.manifests.display())],
             flags: flags(options, &name, &paths),
             starter: Starter::inside(space.try_clone()?)?,
             agent: Mutex::default(),
@@ -148,6 +150,11 @@ impl Node {
         if v6 { self.v6().into() } else { self.v4().into() }
     }
 
+    /// From the next start on, its agent gets the cluster's objects from elsewhere: `flags` instead of `--source folder:…`.
+    pub fn set_source(&mut self, flags: &[&str]) {
+        self.source = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    }
+
     /// The line that starts this node's agent, to be run inside [`Self::space`].
     ///
     /// # Errors
@@ -158,7 +165,7 @@ impl Node {
 
     fn agent_named(&self, binary: &str) -> Result<Command> {
         let mut command = Command::new(bin_dir()?.join(binary));
-        command.args(&self.flags).env("RUST_BACKTRACE", "1");
+        command.args(&self.source).args(&self.flags).env("RUST_BACKTRACE", "1");
         Ok(command)
     }
 
@@ -272,8 +279,7 @@ fn manifest(options: &Options, name: &str, number: u8, subnet: Subnet) -> NodeMa
 }
 
 fn flags(options: &Options, name: &str, paths: &Paths) -> Vec<String> {
-    let manifests = paths.manifests.display();
-    let mut flags = vec!["--node".into(), name.into(), "--source".into(), format!("folder:{manifests}")];
+    let mut flags = vec!["--node".into(), name.into()];
     for (flag, value) in [
         ("--publish", &paths.manifests),
         ("--state", &paths.state),
