@@ -230,13 +230,13 @@ impl Node {
         self.agent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the command line tool on this node's pins.
+    /// Runs the command line tool on this node's pins and its agent's run folder.
     ///
     /// # Errors
     /// It could not be started.
     pub fn osmia(&self, arguments: &[&str]) -> Result<Ended> {
         let mut command = Command::new(bin_dir()?.join("osmia"));
-        command.arg("--bpffs").arg(&self.paths.bpffs).args(arguments);
+        command.arg("--bpffs").arg(&self.paths.bpffs).arg("--run").arg(&self.paths.run).args(arguments);
         self.space.feed(&mut command, "")
     }
 

@@ -155,7 +155,8 @@ impl Lab {
         self.remove_manifest(file)
     }
 
-    fn write_manifest(&self, about: usize, name: &str, text: &str) -> Result<()> {
+    /// Writes objects about a node to the folders that may hold it.
+    pub(crate) fn write_manifest(&self, about: usize, name: &str, text: &str) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
             if !self.options.strangers.contains(&(index, about)) {
                 manifest::write(&node.paths.manifests, name, text)?;

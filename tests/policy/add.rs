@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use osmia_lab::{Encap, Proto, Space};
+use osmia_lab::{Encap, Proto, Server, Space};
 
-use crate::server::Server;
 use crate::stage::{Guest, Stage, both};
 
 /// What is sent to an address each millisecond until it is told to stop, from before there is a way.
@@ -33,7 +32,7 @@ fn first_packets(stage: &Stage, namespace: &str, peer: &Guest, server: &Server) 
     let object = stage.object(0, namespace, "new", &[]);
     stage.tell(&object);
     let (space, attachment) = stage.sandbox(0, &object);
-    let inside = Server::start(&space, Proto::Udp, 7100);
+    let inside = Server::start(&space, Proto::Udp, 7100).unwrap();
     let heard = server.count();
     let stop = Arc::<AtomicBool>::default();
     let out = sending(&space, vec![peer.address(false)], server.port, &stop);

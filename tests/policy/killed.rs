@@ -76,7 +76,7 @@ fn a_killed_agent_lets_nothing_through_and_nothing_be_lost() {
     new_flows("it is there again");
     // What changed meanwhile counts from the start on.
     node.kill_agent().unwrap();
-    stage.write_policy("kept", "far", "{podSelector: {matchLabels: {app: other}}}");
+    stage.lab.write_policy("kept", "far", "{podSelector: {matchLabels: {app: other}}}").unwrap();
     node.start_agent().unwrap();
     node.wait_ready().unwrap_or_else(|err| panic!("{err:#}"));
     stage.settle();

@@ -12,5 +12,4 @@ mod labels;
 mod living;
 mod node;
 mod ports;
-mod server;
 mod stage;

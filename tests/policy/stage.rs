@@ -4,16 +4,13 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use osmia_lab::cni_runner::Attachment;
-use osmia_lab::manifest::{PodManifest, namespace_yaml};
-use osmia_lab::{Encap, Lab, Node, Options, Pod, Proto, Space, Subnet, random};
-use osmia_maps::catalogue::{self, Catalogue};
+use osmia_lab::manifest::PodManifest;
+use osmia_lab::{Encap, Lab, Node, Options, Pod, Proto, Server, Space, Subnet};
 
-use crate::server::Server;
-
-/// How long a policy may take to be in force on a busy machine.
+/// How long the agent may take to answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where agents of the lab serve `/metrics`, each in its node's namespace.
 const METRICS: &str = "127.0.0.1:9480";
@@ -53,24 +50,17 @@ impl Stage {
     }
 
     pub(crate) fn namespace(&self, name: &str, labels: &[(&str, &str)]) {
-        self.lab.write(&format!("namespace-{name}.yaml"), &namespace_yaml(name, labels)).unwrap();
+        self.lab.tell_namespace(name, labels).unwrap();
     }
 
     /// What is known of a pod before it has a network, told to nobody.
     pub(crate) fn object(&self, node: usize, namespace: &str, name: &str, labels: &[(&str, &str)]) -> PodManifest {
-        PodManifest {
-            namespace: namespace.into(),
-            name: name.into(),
-            uid: format!("{:016x}", random()),
-            node: self.node(node).name.clone(),
-            labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
-            ..PodManifest::default()
-        }
+        self.lab.object(node, namespace, name, labels).unwrap()
     }
 
     /// Tells every node's folder of a pod.
     pub(crate) fn tell(&self, object: &PodManifest) {
-        self.lab.write(&format!("pod-{}-{}.yaml", object.namespace, object.name), &object.yaml()).unwrap();
+        self.lab.tell_pod(object).unwrap();
     }
 
     /// A sandbox that the folders need not know.
@@ -84,56 +74,23 @@ impl Stage {
     }
 
     pub(crate) fn pod_of(&self, node: usize, mut object: PodManifest) -> Guest {
-        self.tell(&object);
-        let (space, attachment) = self.sandbox(node, &object);
-        let pod = self.lab.attach(node, &object.name, space, attachment).unwrap_or_else(|err| panic!("{err:#}"));
-        object.addresses = pod.v4.map(IpAddr::from).into_iter().chain(pod.v6.map(IpAddr::from)).collect();
-        self.tell(&object);
+        let pod = self.lab.add_told(node, &mut object).unwrap_or_else(|err| panic!("{err:#}"));
         Guest { pod, object }
     }
 
     /// Writes a policy (`spec` as flow-style YAML) and waits until it is in force everywhere.
     pub(crate) fn policy(&self, namespace: &str, name: &str, spec: &str) {
-        let uid = self.write_policy(namespace, name, spec);
-        for node in &self.lab.nodes {
-            self.until(&format!("policy {namespace}/{name} is in force"), node, |catalogue| {
-                catalogue.policies.keys().any(|policy| policy.uid == uid)
-            });
-        }
-    }
-
-    /// Writes a policy; gives its uid.
-    pub(crate) fn write_policy(&self, namespace: &str, name: &str, spec: &str) -> String {
-        let uid = format!("{:016x}", random());
-        let yaml = format!(
-            "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{namespace: {namespace}, name: {name}, uid: \"{uid}\"}}\nspec: {spec}\n"
-        );
-        self.lab.write(&format!("policy-{namespace}-{name}.yaml"), &yaml).unwrap();
-        uid
+        self.lab.enforce(namespace, name, spec).unwrap_or_else(|err| panic!("{err:#}\n{}", self.stories()));
     }
 
     /// Removes a policy and waits until it is gone everywhere.
     pub(crate) fn no_policy(&self, namespace: &str, name: &str) {
-        self.lab.remove(&format!("policy-{namespace}-{name}.yaml")).unwrap();
-        for node in &self.lab.nodes {
-            self.until(&format!("policy {namespace}/{name} is gone"), node, |catalogue| {
-                !catalogue.policies.keys().any(|policy| policy.namespace == namespace && policy.name == name)
-            });
-        }
+        self.lab.lift(namespace, name).unwrap_or_else(|err| panic!("{err:#}\n{}", self.stories()));
     }
 
     /// Waits until everything that was written is in force everywhere.
     pub(crate) fn settle(&self) {
         self.policy(FENCE, FENCE, "{podSelector: {}}");
-    }
-
-    fn until(&self, what: &str, node: &Node, so: impl Fn(&Catalogue) -> bool) {
-        let path = catalogue::path(&node.paths.run);
-        let until = Instant::now() + PATIENCE;
-        while !Catalogue::read(&path).is_ok_and(|catalogue| so(&catalogue)) {
-            assert!(Instant::now() < until, "{PATIENCE:?} and not yet: {what} on {}\n{}", node.name, story(node));
-            thread::sleep(Duration::from_millis(5));
-        }
     }
 
     /// Runs all cases at the same time.
@@ -145,11 +102,14 @@ impl Stage {
         if failed.is_empty() {
             return;
         }
-        let mut text = format!("{when}:\n{}\n", failed.join("\n"));
-        for node in &self.lab.nodes {
+        panic!("{when}:\n{}\n{}", failed.join("\n"), self.stories());
+    }
+
+    fn stories(&self) -> String {
+        self.lab.nodes.iter().fold(String::new(), |mut text, node| {
             let _ = writeln!(text, "{}", story(node));
-        }
-        panic!("{text}");
+            text
+        })
     }
 }
 
@@ -163,7 +123,7 @@ impl Guest {
     }
 
     pub(crate) fn serves(&self, proto: Proto, port: u16) -> Server {
-        Server::start(self.space(), proto, port)
+        Server::start(self.space(), proto, port).unwrap()
     }
 }
 
@@ -171,7 +131,7 @@ impl Case<'_> {
     fn run(&self) -> Result<(), String> {
         let Self { name, from, to, server, v6, arrives } = *self;
         let address = to.address(v6);
-        let arrived = server.hears(from, address, arrives);
+        let arrived = server.hears(from, address, arrives).unwrap();
         if arrived == arrives {
             return Ok(());
         }

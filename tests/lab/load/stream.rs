@@ -68,7 +68,7 @@ impl Stream {
     }
 }
 
-fn accept(listener: &TcpListener) -> Result<TcpStream> {
+pub(super) fn accept(listener: &TcpListener) -> Result<TcpStream> {
     let wait = Timespec::try_from(CONNECT).context("the time limit")?;
     if poll(&mut [PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)], Some(&wait))? == 0 {
         bail!("connected, but the receiver has seen no one");
