@@ -174,9 +174,9 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     loop {
         tokio::select! {
             () = stop.changed() => break,
-            events = source.next() => {
-                metrics.problems(source.matter(), source.problems().len());
-                if !model.take(events, time::Instant::now()) && !retry {
+            (events, since) = source.next() => {
+                tell_problems(&source, &shared, &metrics);
+                if !model.take(events, since) && !retry {
                     continue;
                 }
                 if model.awaits_ways() {
@@ -204,7 +204,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
                 attachments.collect_garbage().await;
                 shared.housekeep(clock.as_ref(), &metrics);
                 metrics.problems("unpublished", attachments.retry_publishing());
-                metrics.problems(source.matter(), source.problems().len());
+                tell_problems(&source, &shared, &metrics);
                 continue;
             }
         }
@@ -226,6 +226,13 @@ fn refresh(attachments: &Arc<Attachments>, shared: &Shared, metrics: &Arc<Metric
         metrics.attachments(attachments.counts(), &attachments.ranges());
         shared.tell(&metrics);
     })
+}
+
+/// What the source cannot ask for or read, for Prometheus and for who looks with the agent stopped.
+fn tell_problems(source: &Source, shared: &Shared, metrics: &Metrics) {
+    let problems = source.problems();
+    metrics.problems(source.matter(), problems.len());
+    shared.source(problems);
 }
 
 /// The signals that stop the agent.

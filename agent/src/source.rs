@@ -8,7 +8,9 @@ use std::{
 };
 
 use anyhow::Result;
+use tokio::time::Instant;
 
+mod arrival;
 pub mod folder;
 pub mod kube;
 pub mod object;
@@ -68,8 +70,8 @@ impl Source {
         }
     }
 
-    /// Waits for changes. Cancel-safe.
-    pub async fn next(&mut self) -> Vec<Event> {
+    /// Waits for changes; they and when the first of them came, before anything was read of it. Cancel-safe.
+    pub async fn next(&mut self) -> (Vec<Event>, Instant) {
         match self {
             Self::Folder(source) => source.next().await,
             Self::Kube(source) => source.next().await,

@@ -5,229 +5,15 @@
 //! every name. Only the agent writes: it appends, and at its start, and when most of it is history, replaces the file by a shorter one that
 //! says the same. A last line that is not whole was never followed by rows.
 
+mod line;
+
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
-
-/// A NetworkPolicy by name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct PolicyName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid, empty where a manifest has none.
-    pub uid: String,
-}
-
-impl fmt::Display for PolicyName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// A pod by name; both empty: the name was lost, and the endpoint is isolated.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct PodName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl fmt::Display for PodName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.name.is_empty() {
-            return f.write_str("(unknown)");
-        }
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// A direction of an endpoint's rules.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// What the endpoint receives.
-    Ingress,
-    /// What the endpoint sends.
-    Egress,
-}
-
-/// What a cookie stands for.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// A rule that allows.
-    Rule {
-        /// Its policy.
-        policy: PolicyName,
-        /// Which list of it.
-        direction: Direction,
-        /// Index in that list.
-        rule: usize,
-        /// The rule in words.
-        text: String,
-    },
-    /// Isolation by these policies, none of whose rules allows.
-    Isolated {
-        /// Direction.
-        direction: Direction,
-        /// The policies.
-        policies: Vec<PolicyName>,
-    },
-    /// Isolation by these policies, whose rules need more rows than there is room for: none of them is in force.
-    OverBudget {
-        /// Direction.
-        direction: Direction,
-        /// The policies.
-        policies: Vec<PolicyName>,
-    },
-    /// The endpoint's Pod has not been told yet, and a policy may select it.
-    Provisional {
-        /// Direction.
-        direction: Direction,
-    },
-    /// The endpoint's rules were being written that moment.
-    Changing,
-}
-
-/// Ports of a protocol, both included.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Ports {
-    /// IANA protocol number.
-    pub protocol: u8,
-    /// First.
-    pub first: u16,
-    /// Last.
-    pub last: u16,
-}
-
-/// A rule of a rule set, as it was compiled.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SetRule {
-    /// Its cookie.
-    pub cookie: u32,
-    /// The atoms it speaks of; `None`: anybody.
-    pub peers: Option<Vec<u32>>,
-    /// Its traffic; `None`: all.
-    pub ports: Option<Vec<Ports>>,
-    /// Atoms with a named port, and the protocol: their traffic is what the class' signature says of the atom.
-    pub named: Vec<(u32, u8)>,
-}
-
-/// A line of the file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Line {
-    /// A peer of rules.
-    Atom {
-        /// Its number.
-        number: u32,
-        /// In words.
-        text: String,
-        /// What the agent finds it by at its next start.
-        definition: serde_json::Value,
-    },
-    /// Addresses that all atoms treat alike.
-    Class {
-        /// Its number.
-        number: u32,
-        /// The atoms that speak of it, each with 0 or the port that its pods call by the atom's name; sorted.
-        signature: Vec<(u32, u16)>,
-    },
-    /// What one direction of endpoints is held to.
-    Set {
-        /// Its number.
-        number: u32,
-        /// Direction.
-        direction: Direction,
-        /// The policies that isolate.
-        policies: Vec<PolicyName>,
-        /// Cookie of what no rule allows.
-        isolation: u32,
-        /// Its rules.
-        rules: Vec<SetRule>,
-        /// What the agent finds it by at its next start.
-        definition: serde_json::Value,
-    },
-    /// The name of a cookie.
-    Cookie {
-        /// The cookie.
-        cookie: u32,
-        /// What it stands for.
-        reason: Reason,
-    },
-    /// The pod of an endpoint of this node; written before the endpoint's row.
-    Endpoint {
-        /// Its slot.
-        slot: u32,
-        /// The pod; `None`: the runtime named none, and no policy is asked.
-        pod: Option<PodName>,
-    },
-    /// A slot has no endpoint any more; written after its row is gone.
-    NoEndpoint {
-        /// The slot.
-        slot: u32,
-    },
-    /// There is no such policy any more, and no row of it.
-    NoPolicy {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-    /// No row has these any more.
-    Gone {
-        /// Atoms.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        atoms: Vec<u32>,
-        /// Classes.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        classes: Vec<u32>,
-        /// Rule sets.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        sets: Vec<u32>,
-        /// Cookies.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        cookies: Vec<u32>,
-    },
-    /// The rows that the lines before it name are written after it.
-    Generation {
-        /// Rises with each.
-        generation: u64,
-        /// Numbers up to these were given.
-        last: Last,
-    },
-    /// That generation is in the maps.
-    InForce {
-        /// Which.
-        generation: u64,
-        /// Since when, milliseconds since 1970.
-        at_ms: u64,
-        /// From the event to the last write, microseconds.
-        took_us: u64,
-        /// The policies that came or changed with it; empty where only pods or namespaces did. Of one that went a [`Line::NoPolicy`] follows.
-        policies: Vec<PolicyName>,
-    },
-}
-
-/// The highest numbers that were given: none is given twice within a boot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Last {
-    /// Of atoms.
-    pub atom: u32,
-    /// Of classes.
-    pub class: u32,
-    /// Of rule sets.
-    pub set: u32,
-    /// Of cookies.
-    pub cookie: u32,
-}
+pub use self::line::{Direction, Last, Line, PodName, PolicyName, Ports, Reason, SetRule};
 
 /// A rule set.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -255,6 +41,15 @@ pub struct InForce {
     pub took_us: u64,
 }
 
+/// Something of what was told is not in force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Behind {
+    /// Since when, milliseconds since 1970.
+    pub at_ms: u64,
+    /// What refused it.
+    pub why: String,
+}
+
 /// What the lines of a file add up to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Catalogue {
@@ -274,6 +69,12 @@ pub struct Catalogue {
     pub in_force: Option<InForce>,
     /// The policies, each with the generation that brought it as it is.
     pub policies: BTreeMap<PolicyName, InForce>,
+    /// What the API would refuse of policies, where it would.
+    pub refused: BTreeMap<PolicyName, Vec<String>>,
+    /// Something that was told is not in force; `None`: as far as the agent knows all is, if no generation is on its way.
+    pub behind: Option<Behind>,
+    /// What the source cannot ask for or read.
+    pub source: Vec<String>,
     /// Pods by endpoint slot; `None`: the runtime named none.
     pub endpoints: BTreeMap<u32, Option<PodName>>,
 }
@@ -282,6 +83,16 @@ pub struct Catalogue {
 #[must_use]
 pub fn path(run: &Path) -> PathBuf {
     run.join("catalogue")
+}
+
+/// Whether the file can grow: a full run folder keeps every change of policy from being written.
+///
+/// # Errors
+/// The folder cannot be looked at.
+pub fn has_room(run: &Path) -> std::io::Result<bool> {
+    let size = rustix::fs::statvfs(run)?;
+    // A file system in memory without a limit has no blocks at all.
+    Ok(size.f_blocks == 0 || size.f_bavail > 0)
 }
 
 impl Catalogue {
@@ -346,6 +157,12 @@ impl Catalogue {
                 self.endpoints.remove(&slot);
             }
             Line::NoPolicy { namespace, name } => self.forget_policy(&namespace, &name),
+            Line::Refused { policy, parts } => {
+                self.refused.insert(policy, parts);
+            }
+            Line::Behind { at_ms, why } => self.behind = Some(Behind { at_ms, why }),
+            Line::CaughtUp => self.behind = None,
+            Line::Source { problems } => self.source = problems,
         }
     }
 
@@ -356,13 +173,27 @@ impl Catalogue {
             self.policies.range(first..).map(|(policy, _)| policy).take_while(same).cloned().collect();
         for policy in named {
             self.policies.remove(&policy);
+            self.refused.remove(&policy);
         }
     }
 
     /// The shortest lines that say the same.
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {
-        let Self { generation, last, atoms, classes, sets, cookies, in_force, policies, endpoints } = self;
+        let Self {
+            generation,
+            last,
+            atoms,
+            classes,
+            sets,
+            cookies,
+            in_force,
+            policies,
+            refused,
+            behind,
+            source,
+            endpoints,
+        } = self;
         let atoms = atoms.iter().map(|(number, (text, definition))| Line::Atom {
             number: *number,
             text: text.clone(),
@@ -391,6 +222,13 @@ impl Catalogue {
         let mut lines: Vec<Line> = endpoints.chain(atoms).chain(classes).chain(sets).chain(cookies).collect();
         lines.push(Line::Generation { generation: *generation, last: *last });
         lines.extend(policies.chain(at_last));
+        lines.extend(
+            refused.iter().map(|(policy, parts)| Line::Refused { policy: policy.clone(), parts: parts.clone() }),
+        );
+        lines.extend(behind.iter().map(|Behind { at_ms, why }| Line::Behind { at_ms: *at_ms, why: why.clone() }));
+        if !source.is_empty() {
+            lines.push(Line::Source { problems: source.clone() });
+        }
         lines
     }
 }
@@ -402,107 +240,4 @@ fn forget<T>(named: &mut BTreeMap<u32, T>, gone: &[u32]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::*;
-
-    fn example() -> Catalogue {
-        let policy = |name: &str| PolicyName { namespace: "a".into(), name: name.into(), uid: "u".into() };
-        let direction = Direction::Ingress;
-        let rule = SetRule { cookie: 3, peers: Some(vec![1]), ports: None, named: vec![(2, 6)] };
-        let lines = [
-            Line::Atom { number: 1, text: "pods app=a".into(), definition: serde_json::json!({"x": 1}) },
-            Line::Class { number: 4, signature: vec![(1, 0), (2, 80)] },
-            Line::Set {
-                number: 5,
-                direction,
-                policies: vec![policy("p")],
-                isolation: 2,
-                rules: vec![rule],
-                definition: serde_json::Value::Null,
-            },
-            Line::Cookie { cookie: 2, reason: Reason::Isolated { direction, policies: vec![policy("p")] } },
-            Line::Cookie {
-                cookie: 3,
-                reason: Reason::Rule { policy: policy("p"), direction, rule: 0, text: "from pods app=a".into() },
-            },
-            Line::Generation { generation: 7, last: Last { atom: 2, class: 4, set: 5, cookie: 3 } },
-            Line::InForce { generation: 7, at_ms: 1000, took_us: 250, policies: vec![policy("p"), policy("q")] },
-            Line::InForce { generation: 8, at_ms: 2000, took_us: 50, policies: vec![] },
-            Line::Endpoint { slot: 1, pod: Some(PodName { namespace: "a".into(), name: "web-0".into() }) },
-            Line::Endpoint { slot: 2, pod: None },
-        ];
-        let mut catalogue = Catalogue::default();
-        lines.into_iter().for_each(|line| catalogue.take(line));
-        catalogue
-    }
-
-    #[test]
-    fn the_shortest_lines_say_the_same() {
-        let catalogue = example();
-        let mut again = Catalogue::default();
-        for line in catalogue.lines() {
-            let text = serde_json::to_vec(&line).unwrap();
-            again.take(serde_json::from_slice(&text).unwrap());
-        }
-        assert_eq!(again, catalogue);
-    }
-
-    #[test]
-    fn a_policy_made_anew_takes_the_place_of_the_one_of_its_name() {
-        let mut catalogue = example();
-        let anew = PolicyName { namespace: "a".into(), name: "p".into(), uid: "v".into() };
-        catalogue.take(Line::InForce { generation: 9, at_ms: 3000, took_us: 1, policies: vec![anew.clone()] });
-        assert_eq!(catalogue.policies.len(), 2);
-        assert_eq!(catalogue.policies[&anew].generation, 9);
-    }
-
-    #[test]
-    fn a_torn_last_line_is_left_out() {
-        let file = std::env::temp_dir().join(format!("osm-catalogue-{}", std::process::id()));
-        let mut text = Vec::new();
-        for line in example().lines() {
-            text.extend(serde_json::to_vec(&line).unwrap());
-            text.push(b'\n');
-        }
-        let whole = text.len();
-        for torn in [&b"{\"gone\":{\"cookies\":[2]}}"[..], b"{\"gone\":{\"coo"] {
-            text.truncate(whole);
-            text.extend(torn);
-            fs::write(&file, &text).unwrap();
-            assert_eq!(Catalogue::read(&file).unwrap(), example());
-        }
-        fs::remove_file(&file).unwrap();
-    }
-
-    #[test]
-    fn forgetting_takes_no_longer_than_learning() {
-        let many = 40_000;
-        let mut catalogue = Catalogue::default();
-        let begin = Instant::now();
-        for number in 1..=many {
-            catalogue.take(Line::Class { number, signature: vec![(number, 0)] });
-        }
-        let learnt = begin.elapsed();
-        let begin = Instant::now();
-        catalogue.take(Line::Gone { atoms: vec![], classes: (1..=many).collect(), sets: vec![], cookies: vec![] });
-        assert!(catalogue.classes.is_empty());
-        let forgot = begin.elapsed();
-        // Of the square of their number it would be hundreds of times as long.
-        assert!(forgot < 20 * learnt, "{forgot:?} for what was learnt in {learnt:?}");
-    }
-
-    #[test]
-    fn what_no_row_has_any_more_is_forgotten() {
-        let mut catalogue = example();
-        catalogue.take(Line::Gone { atoms: vec![1], classes: vec![4], sets: vec![5], cookies: vec![2] });
-        assert!(catalogue.atoms.is_empty() && catalogue.classes.is_empty() && catalogue.sets.is_empty());
-        assert_eq!(catalogue.cookies.len(), 1);
-        catalogue.take(Line::NoEndpoint { slot: 1 });
-        assert_eq!(catalogue.endpoints.keys().collect::<Vec<_>>(), [&2]);
-        catalogue.take(Line::NoPolicy { namespace: "a".into(), name: "q".into() });
-        assert_eq!(catalogue.policies.keys().map(|policy| policy.name.as_str()).collect::<Vec<_>>(), ["p"]);
-        assert_eq!(catalogue.last, Last { atom: 2, class: 4, set: 5, cookie: 3 }, "numbers are never given again");
-    }
-}
+mod tests;

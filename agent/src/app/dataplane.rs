@@ -58,6 +58,11 @@ impl Shared {
         policing.begin(dataplane, locals);
     }
 
+    /// See [`Policing::source`].
+    pub(super) fn source(&self, problems: Vec<String>) {
+        self.open().policing.source(problems);
+    }
+
     /// See [`Policing::told`].
     pub(super) fn told(&self) -> watch::Receiver<()> {
         self.open().policing.told()
@@ -170,9 +175,8 @@ impl Rows for Dataplane {
         Ok(self.write_policy(change)?)
     }
 
-    fn bury_policy(&mut self, garbage: Garbage) -> Result<()> {
-        self.bury_policy(garbage)?;
-        Ok(())
+    fn bury_policy(&mut self, garbage: Garbage) -> Result<usize> {
+        Ok(self.bury_policy(garbage)?)
     }
 
     fn endpoint(&self, slot: u32) -> Result<Option<Endpoint>> {

@@ -5,6 +5,8 @@
 //! ever more rarely, and what differs is written: nothing is believed to be there.
 
 mod lines;
+mod said;
+mod tally;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +32,7 @@ use crate::{
     compile::policy::{CLOSED, Change, Local, OverBudget, Pinned, PodKey, Policies, Resumed, Rules, Touched},
     model::{Cluster, Event},
     program::{PolicyError, is_same},
-    serve::metrics::{Metrics, PolicyCounts},
+    serve::metrics::{Metrics, PolicyCounts, PolicyRows},
 };
 
 /// After the maps or the catalogue refused. Each time that they refuse again it is twice as long, since everything is compiled anew.
@@ -48,7 +50,8 @@ pub(super) trait Rows {
     fn pinned_policy(&self) -> Result<Pinned>;
     fn name_rows(&mut self, generation: u64) -> Result<()>;
     fn write_policy(&mut self, change: &Change) -> Result<Self::Garbage>;
-    fn bury_policy(&mut self, garbage: Self::Garbage) -> Result<()>;
+    /// Says how many rows are gone.
+    fn bury_policy(&mut self, garbage: Self::Garbage) -> Result<usize>;
     fn endpoint(&self, slot: u32) -> Result<Option<Endpoint>>;
     fn put_endpoint(&mut self, slot: u32, endpoint: Endpoint) -> Result<()>;
     fn remove_endpoint(&mut self, slot: u32) -> Result<()>;
@@ -72,8 +75,8 @@ pub(super) struct Grave<G> {
 /// What was told since the last generation that is in force.
 #[derive(Default)]
 struct News {
-    /// When the first of it came; `None`: nothing did.
-    since: Option<Instant>,
+    /// When the first of each kind came.
+    since: BTreeMap<&'static str, Instant>,
     /// The policies that came, changed or went.
     policies: BTreeSet<PodKey>,
 }
@@ -92,6 +95,12 @@ pub(super) struct Policing<R: Rows> {
     pause: Duration,
     /// Why, as it was said.
     said: Option<String>,
+    /// Since when the catalogue says that something is not in force, milliseconds since 1970.
+    behind: Option<u64>,
+    /// What the catalogue says of the source; `None`: nothing yet.
+    source: Option<Vec<String>>,
+    /// Rows of the policy maps.
+    rows: PolicyRows,
     /// Endpoints that are shut although their rules are known.
     refused: BTreeSet<u32>,
     /// Endpoints that are isolated since their rules need more rows than there is room for.
@@ -123,6 +132,9 @@ impl<R: Rows> Policing<R> {
             retry: None,
             pause: RETRY,
             said: None,
+            behind: None,
+            source: None,
+            rows: PolicyRows::default(),
             refused: BTreeSet::new(),
             over_budget: Vec::new(),
             news: News::default(),
@@ -165,7 +177,7 @@ impl<R: Rows> Policing<R> {
         let mut taken = Taken::default();
         let mut touched = Vec::new();
         for event in events {
-            let about = touched_by(&event);
+            let (about, kind) = (touched_by(&event), kind(&event));
             if !self.cluster.apply(event) {
                 continue;
             }
@@ -175,12 +187,12 @@ impl<R: Rows> Policing<R> {
                     if let Touched::Policy(policy) = &about {
                         self.news.policies.insert(policy.clone());
                     }
+                    self.news.since.entry(kind).or_insert(since);
                     touched.push(about);
                 }
             }
         }
         if !touched.is_empty() {
-            self.news.since.get_or_insert(since);
             self.follow(dataplane, touched);
             self.told.send_replace(());
         }
@@ -197,7 +209,7 @@ impl<R: Rows> Policing<R> {
 
     /// Reads what is in the maps and the catalogue, and writes what differs from what ought to be.
     pub(super) fn try_again(&mut self, dataplane: &mut R) {
-        let result = self.resume(dataplane);
+        let result = self.resume(dataplane).and_then(|()| self.catch_up());
         self.retry = None;
         if result.is_ok() {
             self.pause = RETRY;
@@ -274,6 +286,7 @@ impl<R: Rows> Policing<R> {
             refused_in_part: self.cluster.policies.values().filter(|policy| !policy.refused.is_empty()).count(),
             generation: self.generation,
             waiting: self.retry.is_some(),
+            rows: self.rows,
             ..PolicyCounts::default()
         };
         let over = self.over_budget.iter().map(|over| over.slot);
@@ -320,6 +333,10 @@ impl<R: Rows> Policing<R> {
     fn resume(&mut self, dataplane: &mut R) -> Result<()> {
         let catalogue = self.catalogue.read().context("the catalogue cannot be read")?;
         let pinned = dataplane.pinned_policy().context("the policy maps cannot be read")?;
+        self.rows = tally::found(&pinned);
+        if let Some(behind) = &catalogue.behind {
+            self.behind.get_or_insert(behind.at_ms);
+        }
         let Resumed { mut policies, change, unknown } =
             Policies::resume(&catalogue, &pinned, &self.cluster, &self.locals);
         if let Some(why) = unknown {
@@ -374,7 +391,8 @@ impl<R: Rows> Policing<R> {
         self.catalogue.append(&lines).context("the catalogue cannot be written")?;
         dataplane.name_rows(generation)?;
         let garbage = dataplane.write_policy(change)?;
-        let took = self.news.since.unwrap_or(start).elapsed();
+        tally::wrote(&mut self.rows, change, policies);
+        let took = self.news.since.values().min().unwrap_or(&start).elapsed();
         let in_force = lines::in_force(&self.cluster, &self.news.policies, generation, self.clock.wall(), took);
         self.catalogue.append(&in_force).context("the catalogue cannot be written")?;
         // Most changes leave nothing behind: no barrier for those.
@@ -384,7 +402,7 @@ impl<R: Rows> Policing<R> {
         }
         let policies = self.news.policies.len();
         tracing::debug!(generation, ?took, policies, endpoints = change.endpoints.len(), "policy in force");
-        self.metrics.policy_changed(self.news.since.map(|_| took));
+        self.metrics.policy_changed(self.news.since.iter().map(|(kind, since)| (*kind, since.elapsed())));
         self.news = News::default();
         self.say_over_budget();
         Ok(())
@@ -417,7 +435,8 @@ impl<R: Rows> Policing<R> {
     fn try_bury(&mut self, dataplane: &mut R, graves: Vec<Grave<R::Garbage>>) -> Result<()> {
         let mut names = Vec::new();
         for grave in graves.into_iter().filter(|grave| grave.era == self.era) {
-            dataplane.bury_policy(grave.garbage).context("old policy rows cannot be removed")?;
+            let gone = dataplane.bury_policy(grave.garbage).context("old policy rows cannot be removed")?;
+            tally::buried(&mut self.rows, gone);
             names.extend(grave.names);
         }
         if !names.is_empty() {
@@ -440,6 +459,7 @@ impl<R: Rows> Policing<R> {
             let error = format!("{error:#}");
             if self.said.as_ref() != Some(&error) {
                 tracing::error!(error, "policy is not in force as it should be: what was in force stays; tried again");
+                self.fall_behind(&error);
                 self.said = Some(error);
             }
             if self.retry.is_none() {
@@ -458,6 +478,16 @@ fn touched_by(event: &Event) -> Option<Touched> {
         Event::Namespace(name, _) | Event::NamespaceGone(name) => Some(Touched::Namespace(name.clone())),
         Event::Pod(key, _) | Event::PodGone(key) => Some(Touched::Pod(key.clone())),
         Event::Policy(key, _) | Event::PolicyGone(key) => Some(Touched::Policy(key.clone())),
+    }
+}
+
+/// As a metric says it.
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Node(..) | Event::NodeGone(_) => "node",
+        Event::Namespace(..) | Event::NamespaceGone(_) => "namespace",
+        Event::Pod(..) | Event::PodGone(_) => "pod",
+        Event::Policy(..) | Event::PolicyGone(_) => "policy",
     }
 }
 

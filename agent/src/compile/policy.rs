@@ -240,6 +240,12 @@ impl Policies {
         self.rules.get(&slot).copied().unwrap_or_default()
     }
 
+    /// Addresses and ranges that have a class: rows of the maps once these are brought to it.
+    #[must_use]
+    pub fn pointers(&self) -> (usize, usize) {
+        (self.classes.addresses().len(), self.classes.prefixes().len())
+    }
+
     fn touch(&mut self, cluster: &Cluster, touched: Touched, dirty: &mut Dirty) {
         match touched {
             Touched::Pod(key) => {

@@ -1,9 +1,8 @@
 //! The counters, for metrics and status.
 
-use aya::Pod;
 use osmia_maps::{
-    MapError, Table,
-    layout::{DropReason, Stat, drops::DropCount, maps},
+    MapError,
+    layout::{DropReason, Stat, drops::DropCount},
 };
 
 use super::Dataplane;
@@ -15,12 +14,10 @@ pub struct Snapshot {
     pub stats: Vec<(Stat, u64)>,
     /// What was dropped.
     pub drops: Vec<(DropReason, DropCount)>,
-    /// Rows of the policy maps, by map.
-    pub policy_rows: Vec<(&'static str, u64)>,
 }
 
 impl Dataplane {
-    /// Reads the counters.
+    /// Reads the counters: some hundred array rows, however many pods and policies there are.
     ///
     /// # Errors
     /// The kernel's.
@@ -28,24 +25,6 @@ impl Dataplane {
         let (stats, drops) = (self.tables.stats.sums()?, self.tables.drops.sums()?);
         let stat = |&s: &Stat| (s, stats.get(s as usize).copied().unwrap_or(0));
         let reason = |r: DropReason| (r, drops.get(r as usize).copied().unwrap_or_default());
-        let policy_rows = vec![
-            (maps::PEERS, count(&self.tables.peers)?),
-            (maps::PEER_BLOCKS, count(&self.tables.peer_blocks)?),
-            (maps::VERDICTS, count(&self.tables.verdicts)?),
-        ];
-        Ok(Snapshot {
-            stats: Stat::ALL.iter().map(stat).collect(),
-            drops: DropReason::ALL.map(reason).into(),
-            policy_rows,
-        })
+        Ok(Snapshot { stats: Stat::ALL.iter().map(stat).collect(), drops: DropReason::ALL.map(reason).into() })
     }
-}
-
-fn count<K: Pod, V: Pod>(table: &Table<K, V>) -> Result<u64, MapError> {
-    let mut rows = 0;
-    table.each_batch(|keys, _| {
-        rows += keys.len() as u64;
-        Ok(())
-    })?;
-    Ok(rows)
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use osmia_cni::protocol::Answer;
+use osmia_maps::layout::maps;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -52,6 +53,11 @@ struct State {
     state: &'static str,
 }
 
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
+}
+
 type Gauge64 = Gauge<u64, AtomicU64>;
 
 /// All metrics.
@@ -74,7 +80,7 @@ pub struct Metrics {
     policy_endpoints: Family<State, Gauge64>,
     policy_rows: Family<Map, Gauge64>,
     policy_generation: Gauge64,
-    policy_delay: Histogram,
+    policy_delay: Family<Kind, Histogram, fn() -> Histogram>,
     policy_changes: Family<State, Counter>,
 }
 
@@ -99,11 +105,29 @@ pub struct PolicyCounts {
     pub generation: u64,
     /// A change could not be written and is tried again.
     pub waiting: bool,
+    /// Rows of the maps.
+    pub rows: PolicyRows,
+}
+
+/// Rows of the policy maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PolicyRows {
+    /// Addresses with a class of their own.
+    pub peers: usize,
+    /// Ranges with a class.
+    pub blocks: usize,
+    /// Verdicts, old ones that still wait for a barrier among them.
+    pub verdicts: usize,
 }
 
 /// Seconds: from a tenth of a millisecond, what an ADD takes here, to what kubelet waits.
 fn seconds() -> Histogram {
     Histogram::new([0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0])
+}
+
+/// Seconds: from what a change of one row takes to what no change should.
+fn delays() -> Histogram {
+    Histogram::new([0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0])
 }
 
 impl Default for Metrics {
@@ -127,7 +151,7 @@ impl Default for Metrics {
             policy_endpoints: Family::default(),
             policy_rows: Family::default(),
             policy_generation: Gauge64::default(),
-            policy_delay: seconds(),
+            policy_delay: Family::new_with_constructor(delays as fn() -> Histogram),
             policy_changes: Family::default(),
         };
         let mut registry = new.registry.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +176,7 @@ impl Default for Metrics {
         r.register("policy_generation", "Generation of the policy rows", new.policy_generation.clone());
         r.register_with_unit(
             "policy_delay",
-            "From an event to its enforcement",
+            "From the arrival of an event to its enforcement, by kind of object",
             Unit::Seconds,
             new.policy_delay.clone(),
         );
@@ -217,16 +241,13 @@ impl Metrics {
             store(&self.drops.get_or_create(&label), count.packets);
             store(&self.dropped_bytes.get_or_create(&label), count.bytes);
         }
-        for (map, rows) in &snapshot.policy_rows {
-            self.policy_rows.get_or_create(&Map { map }).set(*rows);
-        }
     }
 
-    /// A change of policy is in force, so long after the event that it follows from, if there was one.
-    pub fn policy_changed(&self, delay: Option<Duration>) {
+    /// A change of policy is in force, so long after the first event of each kind that it follows from.
+    pub fn policy_changed(&self, delays: impl IntoIterator<Item = (&'static str, Duration)>) {
         self.policy_changes.get_or_create(&State { state: "done" }).inc();
-        if let Some(delay) = delay {
-            self.policy_delay.observe(delay.as_secs_f64());
+        for (kind, delay) in delays {
+            self.policy_delay.get_or_create(&Kind { kind }).observe(delay.as_secs_f64());
         }
     }
 
@@ -253,6 +274,10 @@ impl Metrics {
             self.policy_endpoints.get_or_create(&State { state }).set(count as u64);
         }
         self.policy_generation.set(counts.generation);
+        let PolicyRows { peers, blocks, verdicts } = counts.rows;
+        for (map, rows) in [(maps::PEERS, peers), (maps::PEER_BLOCKS, blocks), (maps::VERDICTS, verdicts)] {
+            self.policy_rows.get_or_create(&Map { map }).set(rows as u64);
+        }
     }
 
     /// The text that Prometheus reads.
@@ -308,11 +333,16 @@ mod tests {
         metrics.dataplane(&Snapshot {
             stats: vec![(Stat::ForwardPeer, 12)],
             drops: vec![(DropReason::SourceGuard, DropCount { packets: 2, bytes: 200 })],
-            policy_rows: vec![("verdicts", 7)],
         });
-        metrics.policy(&PolicyCounts { policies: 5, provisional: 1, generation: 9, ..PolicyCounts::default() });
-        metrics.policy_changed(Some(Duration::from_millis(3)));
-        metrics.policy_changed(None);
+        metrics.policy(&PolicyCounts {
+            policies: 5,
+            provisional: 1,
+            generation: 9,
+            rows: PolicyRows { verdicts: 7, ..PolicyRows::default() },
+            ..PolicyCounts::default()
+        });
+        metrics.policy_changed([("policy", Duration::from_millis(3))]);
+        metrics.policy_changed([]);
         metrics.policy_refused();
         metrics.problems("manifests", 2);
         metrics.applied(true);
@@ -329,7 +359,9 @@ mod tests {
             "osmia_policy_endpoints{state=\"provisional\"} 1",
             "osmia_policy_rows{map=\"verdicts\"} 7",
             "osmia_policy_generation 9",
-            "osmia_policy_delay_seconds_count 1",
+            "osmia_policy_delay_seconds_count{kind=\"policy\"} 1",
+            "osmia_policy_delay_seconds_bucket{le=\"0.005\",kind=\"policy\"} 1",
+            "osmia_policy_delay_seconds_bucket{le=\"0.002\",kind=\"policy\"} 0",
             "osmia_policy_changes_total{state=\"done\"} 2",
             "osmia_policy_changes_total{state=\"failed\"} 1",
         ] {

@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::Result;
+use tokio::time::Instant;
 
 pub mod files;
 pub mod manifest;
@@ -21,7 +22,7 @@ use files::{FileId, Files};
 use manifest::Refused;
 use watch::{Change, Watch};
 
-use super::{object::Object, saved::Saved};
+use super::{arrival::Lookout, object::Object, saved::Saved};
 use crate::model::Event;
 
 /// Longest manifest that is read, bytes.
@@ -44,6 +45,7 @@ pub struct Folder {
 pub struct FolderSource {
     folder: Folder,
     watch: Watch,
+    lookout: Lookout,
 }
 
 impl FolderSource {
@@ -55,15 +57,17 @@ impl FolderSource {
         // The watch first: a change between the two is seen.
         let watch = Watch::new(dir)?;
         let (folder, events) = Folder::open(dir, state)?;
-        Ok((Self { folder, watch }, events))
+        Ok((Self { folder, watch, lookout: Lookout::new() }, events))
     }
 
-    /// Waits for changes. Cancel-safe.
-    pub async fn next(&mut self) -> Vec<Event> {
-        match self.watch.changed().await {
+    /// Waits for changes; they and when the first of them came. Cancel-safe.
+    pub async fn next(&mut self) -> (Vec<Event>, Instant) {
+        let (change, since) = self.watch.changed(&mut self.lookout.look()).await;
+        let events = match change {
             Change::Everything => self.folder.scan(),
             Change::Files(files) => files.iter().flat_map(|file| self.folder.read(file)).collect(),
-        }
+        };
+        (events, since)
     }
 
     /// Files that cannot be read, and why.

@@ -29,6 +29,7 @@ use connection::Connection;
 use told::{KINDS, News, Told};
 use watched::{Kind, Watched};
 
+use super::arrival::Lookout;
 use crate::model::Event;
 
 /// How long a start waits for the apiserver where a copy of what it said last is there.
@@ -47,6 +48,7 @@ pub struct KubeSource {
     /// What [`Self::first`] has not given yet.
     first: Vec<Event>,
     opened: time::Instant,
+    lookout: Lookout,
 }
 
 impl KubeSource {
@@ -68,7 +70,7 @@ impl KubeSource {
             Watch::new::<watched::Policy>(&client),
             Watch::new::<watched::Pod>(&client),
         ];
-        Self { connection, watches, told, first, opened: time::Instant::now() }
+        Self { connection, watches, told, first, opened: time::Instant::now(), lookout: Lookout::new() }
     }
 
     /// What to start with: everything, listed once. Where all was listed once before, what was said then is enough while no apiserver
@@ -77,13 +79,13 @@ impl KubeSource {
         let until = self.told.has_copy().then(|| self.opened + PATIENCE);
         while !self.told.is_complete() {
             let Some(until) = until else {
-                let events = self.next().await;
+                let (events, _) = self.next().await;
                 self.first.extend(events);
                 continue;
             };
             let next = time::timeout_at(until, self.next()).await;
             let is_late = next.is_err();
-            self.first.extend(next.unwrap_or_default());
+            self.first.extend(next.into_iter().flat_map(|(events, _)| events));
             if is_late || !self.connection.failing().is_empty() {
                 tracing::warn!("no apiserver answers in time; starting with what it said last");
                 break;
@@ -92,9 +94,11 @@ impl KubeSource {
         std::mem::take(&mut self.first)
     }
 
-    /// Waits for changes. Cancel-safe.
-    pub async fn next(&mut self) -> Vec<Event> {
+    /// Waits for changes; they and when the first of them came, before it was parsed. Cancel-safe.
+    pub async fn next(&mut self) -> (Vec<Event>, time::Instant) {
+        let mut look = self.lookout.look();
         let news = future::poll_fn(|context| {
+            let since = look.since();
             let mut news = Vec::new();
             for (kind, watch) in self.watches.iter_mut().enumerate() {
                 for _ in 0..TURN {
@@ -102,14 +106,16 @@ impl KubeSource {
                     news.push((kind, one));
                 }
             }
-            if news.is_empty() { Poll::Pending } else { Poll::Ready(news) }
+            if news.is_empty() { Poll::Pending } else { Poll::Ready((news, since)) }
         });
+        let (news, since) = news.await;
+        drop(look);
         let mut events = Vec::new();
-        for (kind, said) in news.await {
+        for (kind, said) in news {
             self.take(kind, said, &mut events);
         }
         self.told.save();
-        events
+        (events, since)
     }
 
     /// What cannot be asked for or read, and why.

@@ -115,7 +115,7 @@ async fn follow(access: Access, state: &Path, told: &Mutex<Seen>) {
     };
     loop {
         let started = lock().started;
-        let next = async { if started { source.next().await } else { source.first().await } };
+        let next = async { if started { source.next().await.0 } else { source.first().await } };
         let next = timeout(Duration::from_millis(100), next).await;
         let problems = source.problems();
         if let Ok(events) = next {

@@ -29,7 +29,8 @@ pub(super) fn endpoints(locals: &BTreeMap<u32, Local>, catalogue: &Catalogue) ->
 pub(super) fn unknown_policies(cluster: &Cluster, catalogue: &Catalogue, names: &[Line]) -> BTreeSet<PodKey> {
     let other = cluster.policies.iter().filter(|(key, policy)| {
         let name = PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid: policy.uid.clone() };
-        !catalogue.policies.contains_key(&name)
+        let refused = catalogue.refused.get(&name).map(Vec::as_slice).unwrap_or_default();
+        !catalogue.policies.contains_key(&name) || refused != policy.refused
     });
     let other = other.map(|(key, _)| key.clone());
     let key = |policy: &PolicyName| (policy.namespace.clone(), policy.name.clone());
@@ -49,20 +50,29 @@ pub(super) fn in_force(
     at: SystemTime,
     took: Duration,
 ) -> Vec<Line> {
-    let there = policies.iter().filter_map(|key| {
-        let uid = cluster.policies.get(key)?.uid.clone();
-        Some(PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid })
-    });
-    let at = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let there = || {
+        policies.iter().filter_map(|key| {
+            let policy = cluster.policies.get(key)?;
+            let name = PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid: policy.uid.clone() };
+            Some((name, &policy.refused))
+        })
+    };
     let in_force = Line::InForce {
         generation,
-        at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+        at_ms: milliseconds(at),
         took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        policies: there.collect(),
+        policies: there().map(|(name, _)| name).collect(),
     };
+    let refused = there().filter(|(_, parts)| !parts.is_empty());
+    let refused = refused.map(|(policy, parts)| Line::Refused { policy, parts: parts.clone() });
     let gone = policies.iter().filter(|key| !cluster.policies.contains_key(*key));
     let gone = gone.map(|(namespace, name)| Line::NoPolicy { namespace: namespace.clone(), name: name.clone() });
-    std::iter::once(in_force).chain(gone).collect()
+    std::iter::once(in_force).chain(refused).chain(gone).collect()
+}
+
+/// As the catalogue writes a time.
+pub(super) fn milliseconds(at: SystemTime) -> u64 {
+    u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 fn pod(local: &Local) -> Option<PodName> {

@@ -1,5 +1,8 @@
 //! Against maps that remember, and that refuse when they are told to.
 
+mod counted;
+mod said;
+
 use std::cell::Cell;
 
 use anyhow::{bail, ensure};
@@ -78,9 +81,10 @@ impl Rows for Maps {
         Ok(change.old_verdicts.clone())
     }
 
-    fn bury_policy(&mut self, garbage: Self::Garbage) -> Result<()> {
+    fn bury_policy(&mut self, garbage: Self::Garbage) -> Result<usize> {
+        let before = self.pinned.verdicts.len();
         self.pinned.verdicts.retain(|key, _| !garbage.contains(key));
-        Ok(())
+        Ok(before - self.pinned.verdicts.len())
     }
 
     fn endpoint(&self, slot: u32) -> Result<Option<Endpoint>> {

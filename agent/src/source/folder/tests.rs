@@ -113,7 +113,7 @@ fn hidden_files_other_suffixes_and_folders_are_not_read() {
 async fn until(world: &mut World, source: &mut FolderSource, wanted: &[&str]) {
     let reached = tokio::time::timeout(Duration::from_secs(5), async {
         while world.nodes() != wanted {
-            let events = source.next().await;
+            let (events, _) = source.next().await;
             world.take(events);
         }
     });

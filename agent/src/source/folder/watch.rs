@@ -5,19 +5,20 @@
 
 use std::{
     collections::BTreeSet,
-    io,
+    future, io,
     mem::MaybeUninit,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
 use anyhow::{Context, Result};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use tokio::time;
+use tokio::time::{self, Instant};
 
 use super::files::FileId;
-use crate::sys::Readable;
+use crate::{source::arrival::Look, sys::Readable};
 
 /// Several writes in a row become one reading.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -45,6 +46,8 @@ pub(super) struct Watch {
     status: PathBuf,
     watched: [Watched; 2],
     pending: Option<Change>,
+    /// When the first of what is pending came.
+    since: Option<Instant>,
 }
 
 impl Watch {
@@ -57,25 +60,32 @@ impl Watch {
             .context("cannot watch folders: inotify (see fs.inotify.max_user_instances)")?;
         let fd = Readable::new(fd).context("cannot wait for folder events")?;
         let (main, status) = (dir.to_owned(), dir.join("status"));
-        let mut watch = Self { fd, main, status, watched: [None; 2], pending: None };
+        let mut watch = Self { fd, main, status, watched: [None; 2], pending: None, since: None };
         watch.renew();
         Ok(watch)
     }
 
-    /// Waits for the next change. Cancel-safe: what was seen and not returned is returned next time.
-    pub(super) async fn changed(&mut self) -> Change {
+    /// Waits for the next change, and says since when it may have been there. Cancel-safe: what was seen and not returned is returned next
+    /// time.
+    pub(super) async fn changed(&mut self, look: &mut Look<'_>) -> (Change, Instant) {
         while self.pending.is_none() {
-            let look = if self.watched[0].is_some() { SLOW } else { MISSING };
-            if time::timeout(look, self.fd.wait()).await.is_ok() {
-                self.drain();
-            } else {
-                self.renew();
-                self.pending = Some(Change::Everything);
-            }
+            let patience = if self.watched[0].is_some() { SLOW } else { MISSING };
+            let since = match time::timeout(patience, readable(&self.fd, look)).await {
+                Ok(since) => {
+                    self.drain();
+                    since
+                }
+                Err(_) => {
+                    self.renew();
+                    self.pending = Some(Change::Everything);
+                    Instant::now()
+                }
+            };
+            self.since = self.pending.is_some().then_some(since);
         }
         time::sleep(SETTLE).await;
         self.drain();
-        self.pending.take().unwrap_or(Change::Everything)
+        (self.pending.take().unwrap_or(Change::Everything), self.since.take().unwrap_or_else(Instant::now))
     }
 
     /// Sets the watches that are missing or look at a folder that was replaced.
@@ -169,6 +179,16 @@ impl Watch {
     fn path(&self, file: &FileId) -> PathBuf {
         if file.status { self.status.join(&file.name) } else { self.main.join(&file.name) }
     }
+}
+
+/// Waits until there is something to read, which may have been there since the answer.
+async fn readable(fd: &Readable, look: &mut Look<'_>) -> Instant {
+    let mut wait = pin!(fd.wait());
+    future::poll_fn(|context| {
+        let since = look.since();
+        wait.as_mut().poll(context).map(|_| since)
+    })
+    .await
 }
 
 /// A regular file with one name: not a link, which is complete as soon as it is there.

@@ -113,7 +113,8 @@ impl World {
                 return all;
             }
             let next = time::timeout(Duration::from_secs(10), self.source.next()).await;
-            all.extend(next.unwrap_or_else(|_| panic!("{:?} instead of {nodes:?}", self.cluster.nodes)));
+            let (events, _) = next.unwrap_or_else(|_| panic!("{:?} instead of {nodes:?}", self.cluster.nodes));
+            all.extend(events);
         }
     }
 

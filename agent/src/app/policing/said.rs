@@ -1,0 +1,44 @@
+//! What the catalogue says is wrong, for whoever asks with the agent stopped.
+
+use anyhow::{Context, Result};
+use osmia_maps::catalogue::Line;
+
+use super::{Policing, Rows, lines};
+
+/// So many problems of the source are named.
+const NAMED: usize = 20;
+
+impl<R: Rows> Policing<R> {
+    /// Something of what was told is not in force, since `why`.
+    pub(super) fn fall_behind(&mut self, why: &str) {
+        let at_ms = *self.behind.get_or_insert_with(|| lines::milliseconds(self.clock.wall()));
+        if let Err(error) = self.catalogue.append(&[Line::Behind { at_ms, why: why.to_owned() }]) {
+            tracing::warn!(%error, "the catalogue does not say that policy is behind");
+        }
+    }
+
+    /// All that was told is in force.
+    pub(super) fn catch_up(&mut self) -> Result<()> {
+        if self.behind.is_some() {
+            self.catalogue.append(&[Line::CaughtUp]).context("the catalogue cannot be written")?;
+            self.behind = None;
+        }
+        Ok(())
+    }
+
+    /// What the source cannot ask for or read now.
+    pub(in crate::app) fn source(&mut self, mut problems: Vec<String>) {
+        let more = problems.len().saturating_sub(NAMED);
+        problems.truncate(NAMED);
+        if more > 0 {
+            problems.push(format!("{more} more, which the log names"));
+        }
+        if self.source.as_ref() == Some(&problems) {
+            return;
+        }
+        match self.catalogue.append(&[Line::Source { problems: problems.clone() }]) {
+            Ok(()) => self.source = Some(problems),
+            Err(error) => tracing::warn!(%error, "the catalogue does not say what the source cannot tell; tried again"),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+use std::time::Instant;
+
+use super::*;
+
+fn example() -> Catalogue {
+    let policy = |name: &str| PolicyName { namespace: "a".into(), name: name.into(), uid: "u".into() };
+    let direction = Direction::Ingress;
+    let rule = SetRule { cookie: 3, peers: Some(vec![1]), ports: None, named: vec![(2, 6)] };
+    let lines = [
+        Line::Atom { number: 1, text: "pods app=a".into(), definition: serde_json::json!({"x": 1}) },
+        Line::Class { number: 4, signature: vec![(1, 0), (2, 80)] },
+        Line::Set {
+            number: 5,
+            direction,
+            policies: vec![policy("p")],
+            isolation: 2,
+            rules: vec![rule],
+            definition: serde_json::Value::Null,
+        },
+        Line::Cookie { cookie: 2, reason: Reason::Isolated { direction, policies: vec![policy("p")] } },
+        Line::Cookie {
+            cookie: 3,
+            reason: Reason::Rule { policy: policy("p"), direction, rule: 0, text: "from pods app=a".into() },
+        },
+        Line::Generation { generation: 7, last: Last { atom: 2, class: 4, set: 5, cookie: 3 } },
+        Line::InForce { generation: 7, at_ms: 1000, took_us: 250, policies: vec![policy("p"), policy("q")] },
+        Line::InForce { generation: 8, at_ms: 2000, took_us: 50, policies: vec![] },
+        Line::Refused { policy: policy("p"), parts: vec!["ingress[0].from[1]: no CIDR".into()] },
+        Line::Behind { at_ms: 2500, why: "the map is full".into() },
+        Line::Source { problems: vec!["pods: no answer".into()] },
+        Line::Endpoint { slot: 1, pod: Some(PodName { namespace: "a".into(), name: "web-0".into() }) },
+        Line::Endpoint { slot: 2, pod: None },
+    ];
+    let mut catalogue = Catalogue::default();
+    lines.into_iter().for_each(|line| catalogue.take(line));
+    catalogue
+}
+
+#[test]
+fn the_shortest_lines_say_the_same() {
+    let catalogue = example();
+    let mut again = Catalogue::default();
+    for line in catalogue.lines() {
+        let text = serde_json::to_vec(&line).unwrap();
+        again.take(serde_json::from_slice(&text).unwrap());
+    }
+    assert_eq!(again, catalogue);
+}
+
+#[test]
+fn a_policy_made_anew_takes_the_place_of_the_one_of_its_name() {
+    let mut catalogue = example();
+    let anew = PolicyName { namespace: "a".into(), name: "p".into(), uid: "v".into() };
+    catalogue.take(Line::InForce { generation: 9, at_ms: 3000, took_us: 1, policies: vec![anew.clone()] });
+    assert_eq!(catalogue.policies.len(), 2);
+    assert_eq!(catalogue.policies[&anew].generation, 9);
+    assert!(catalogue.refused.is_empty(), "what was refused of the one before is history");
+}
+
+#[test]
+fn what_is_wrong_is_said_until_it_is_no_more() {
+    let mut catalogue = example();
+    assert_eq!(catalogue.behind, Some(Behind { at_ms: 2500, why: "the map is full".into() }));
+    let policy = catalogue.policies.keys().next().unwrap().clone();
+    assert_eq!(catalogue.refused[&policy].len(), 1);
+    // The same policy, mended.
+    catalogue.take(Line::InForce { generation: 9, at_ms: 3000, took_us: 1, policies: vec![policy] });
+    assert!(
+        catalogue.refused.is_empty() && catalogue.behind.is_some(),
+        "who came into force tells nothing of the rest"
+    );
+    catalogue.take(Line::CaughtUp);
+    catalogue.take(Line::Source { problems: Vec::new() });
+    assert!(catalogue.behind.is_none() && catalogue.source.is_empty());
+}
+
+#[test]
+fn a_torn_last_line_is_left_out() {
+    let file = std::env::temp_dir().join(format!("osm-catalogue-{}", std::process::id()));
+    let mut text = Vec::new();
+    for line in example().lines() {
+        text.extend(serde_json::to_vec(&line).unwrap());
+        text.push(b'\n');
+    }
+    let whole = text.len();
+    for torn in [&b"{\"gone\":{\"cookies\":[2]}}"[..], b"{\"gone\":{\"coo"] {
+        text.truncate(whole);
+        text.extend(torn);
+        fs::write(&file, &text).unwrap();
+        assert_eq!(Catalogue::read(&file).unwrap(), example());
+    }
+    fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn forgetting_takes_no_longer_than_learning() {
+    let many = 40_000;
+    let mut catalogue = Catalogue::default();
+    let begin = Instant::now();
+    for number in 1..=many {
+        catalogue.take(Line::Class { number, signature: vec![(number, 0)] });
+    }
+    let learnt = begin.elapsed();
+    let begin = Instant::now();
+    catalogue.take(Line::Gone { atoms: vec![], classes: (1..=many).collect(), sets: vec![], cookies: vec![] });
+    assert!(catalogue.classes.is_empty());
+    let forgot = begin.elapsed();
+    // Of the square of their number it would be hundreds of times as long.
+    assert!(forgot < 20 * learnt, "{forgot:?} for what was learnt in {learnt:?}");
+}
+
+#[test]
+fn what_no_row_has_any_more_is_forgotten() {
+    let mut catalogue = example();
+    catalogue.take(Line::Gone { atoms: vec![1], classes: vec![4], sets: vec![5], cookies: vec![2] });
+    assert!(catalogue.atoms.is_empty() && catalogue.classes.is_empty() && catalogue.sets.is_empty());
+    assert_eq!(catalogue.cookies.len(), 1);
+    catalogue.take(Line::NoEndpoint { slot: 1 });
+    assert_eq!(catalogue.endpoints.keys().collect::<Vec<_>>(), [&2]);
+    catalogue.take(Line::NoPolicy { namespace: "a".into(), name: "q".into() });
+    assert_eq!(catalogue.policies.keys().map(|policy| policy.name.as_str()).collect::<Vec<_>>(), ["p"]);
+    assert_eq!(catalogue.last, Last { atom: 2, class: 4, set: 5, cookie: 3 }, "numbers are never given again");
+}
