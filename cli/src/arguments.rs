@@ -24,7 +24,8 @@ Examples:
 Exit codes:
   0  done    1  failed    2  wrong usage
   3  nothing of this build's layout is pinned    4  no such row, policy or pod
-  explain:  5  denied    6  neither end is judged on this node
+  explain:  5  denied    6  neither end is judged on this node, or only behind a service
+  status:   7  something is wrong
 
 The agent is not asked: everything comes from the pinned maps, which are opened read-only, and names from the catalogue in its run
 folder. Times are ages.

@@ -113,6 +113,13 @@ impl Machine {
         ended.stdout
     }
 
+    /// Runs `status`, which is red on this machine since no program runs; gives its exit code and document.
+    pub(crate) fn status(&self, arguments: &[&str]) -> (i32, Value) {
+        let ended = self.osmia(&[&["status", "--json"], arguments].concat());
+        let document = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {}", ended.text()));
+        (ended.status.code().unwrap(), document)
+    }
+
     /// As [`Self::text`], with `--json`.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let text = self.text(&[arguments, &["--json"]].concat());

@@ -1,10 +1,13 @@
 //! `policy`, and what `endpoint list` and `drop` say of policies.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, SystemTime},
+};
 
 use osmia_maps::{
     Access,
-    catalogue::{Direction, Last, Line, Reason},
+    catalogue::{self, Direction, Last, Line, Reason},
     layout::Endpoint,
     tables,
 };
@@ -12,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{
     GENERATION, Machine, Policed, base,
-    policed::{lines, policy},
+    policed::{DB_ISOLATED, lines, policy},
 };
 
 fn rows<'a>(document: &'a Value, list: &str) -> &'a [Value] {
@@ -27,7 +30,10 @@ fn every_policy_is_listed_with_what_it_isolates_and_since_when() {
     assert_eq!((&idle["namespace"], &idle["name"], &idle["isolates"]), (&json!("other"), &json!("idle"), &json!([])));
     assert_eq!(idle["endpoints"], json!([]));
     assert_eq!((&db["isolates"], &deny["isolates"]), (&json!(["ingress"]), &json!(["ingress"])));
-    assert_eq!(db["endpoints"], json!([{"slot": 2, "pod": "shop/db-0", "isolated": ["ingress"]}]));
+    assert_eq!(
+        db["endpoints"],
+        json!([{"slot": 2, "pod": "shop/db-0", "isolated": ["ingress"], "over_budget": false}])
+    );
     assert_eq!((&web["isolates"], &web["uid"]), (&json!(["egress"]), &json!("uid-web")));
     assert_eq!(
         (&web["generation"], &web["since"], &web["took_us"]),
@@ -59,11 +65,128 @@ fn a_policy_is_in_force_or_not_by_its_first_line() {
     // The next one is named in the catalogue, and its rows are on their way.
     let next = Line::Generation { generation: GENERATION + 1, last: Last::default() };
     machine.write(&lines().into_iter().chain([next]).collect::<Vec<_>>());
-    assert!(first("shop/db").ends_with("; generation 13 is being written"), "{}", first("shop/db"));
+    let before =
+        "is not in force on this node as it was told last: generation 13 is being written; before that: generation 10,";
+    assert!(first("shop/db").starts_with(&format!("shop/db {before}")), "{}", first("shop/db"));
     let unborn: Vec<Line> = lines().into_iter().filter(|line| !matches!(line, Line::InForce { .. })).collect();
     machine.write(&unborn);
-    assert!(first("shop/db").starts_with("shop/db is being written: not in force yet"), "{}", first("shop/db"));
+    let unborn =
+        "shop/db is not in force on this node as it was told last: it is being written; it isolates 1 pod of this node";
+    assert_eq!(first("shop/db"), unborn);
     assert_eq!(machine.json(&["policy", "show", "shop/db"])["in_force"], false);
+}
+
+/// The catalogue and these lines.
+fn with(machine: &Policed, more: impl IntoIterator<Item = Line>) {
+    machine.write(&lines().into_iter().chain(more).collect::<Vec<_>>());
+}
+
+/// What `status` says, red lines with `!`.
+fn problems(machine: &Policed) -> Vec<String> {
+    let (code, status) = machine.status(&[]);
+    let said: Vec<String> = rows(&status, "problems")
+        .iter()
+        .map(|row| format!("{}{}", if row["level"] == "error" { '!' } else { '?' }, row["text"].as_str().unwrap()))
+        .collect();
+    assert_eq!(code == 7, said.iter().any(|line| line.starts_with('!')), "{status}");
+    said
+}
+
+#[test]
+fn what_was_told_and_is_not_in_force_turns_policy_and_status_red() {
+    let machine = Policed::new();
+    let red = |words: &str| problems(&machine).iter().any(|line| line.starts_with('!') && line.contains(words));
+    let show = || machine.json(&["policy", "show", "shop/db"]);
+    assert_eq!((&show()["in_force"], &show()["missing"]), (&json!(true), &json!([])));
+    let ours = ["refused", "generation", "room", "provisional"];
+    let said = problems(&machine);
+    assert!(!said.iter().any(|line| line.starts_with('!') && ours.iter().any(|word| line.contains(word))), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("?provisional") && line.ends_with(": shop/late-0")), "{said:?}");
+    let (_, status) = machine.status(&[]);
+    let counted = &status["policy"];
+    let of = |name: &str| counted[name].as_u64().unwrap();
+    assert_eq!((of("generation"), of("policies"), of("refused_in_part")), (GENERATION, 4, 0), "{counted}");
+    assert_eq!((of("isolated"), of("provisional"), of("unmanaged"), of("open")), (2, 1, 1, 0), "{counted}");
+    let text = machine.osmia(&["status"]).stdout;
+    let line = text.lines().find(|line| line.starts_with("  policy")).unwrap();
+    assert!(
+        line.contains("generation 12 in force since 2026-11-30T09:36:40Z (")
+            && line.contains("pods: 2 isolated, 1 provisional"),
+        "{line}"
+    );
+
+    // A refusal that lasts, and one of this moment.
+    let behind = |at_ms| Line::Behind { at_ms, why: "map verdicts is full".into() };
+    with(&machine, [behind(1_796_031_500_000)]);
+    assert!(
+        red("a change of policy has been refused and generation 12 is in force instead"),
+        "{:?}",
+        problems(&machine)
+    );
+    let shown = show();
+    assert_eq!(shown["in_force"], false);
+    assert!(shown["missing"][0].as_str().unwrap().ends_with("has been refused: map verdicts is full"), "{shown}");
+    let ended = machine.osmia(&["policy", "show", "shop/none"]);
+    assert!(ended.stderr.contains("a change of policy has been refused: map verdicts is full"), "{}", ended.stderr);
+    with(&machine, [behind(u64::MAX)]);
+    let said = problems(&machine);
+    assert!(said.iter().any(|line| line.starts_with("?for 0.0s a change of policy has been refused")), "{said:?}");
+    with(&machine, [behind(1_796_031_500_000), Line::CaughtUp]);
+    assert_eq!(show()["in_force"], true);
+
+    // A generation that nobody finished.
+    with(&machine, [Line::Generation { generation: GENERATION + 1, last: Last::default() }]);
+    let said = problems(&machine);
+    assert!(said.iter().any(|line| line == "?generation 13 of the policies is being written"), "{said:?}");
+    let long_ago = SystemTime::now() - Duration::from_secs(60);
+    let file = fs::File::options().append(true).open(catalogue::path(&machine.run)).unwrap();
+    file.set_modified(long_ago).unwrap();
+    assert!(red("generation 13 of the policies was begun"), "{:?}", problems(&machine));
+
+    // What the source cannot tell.
+    with(&machine, [Line::Source { problems: vec!["pods: no answer".into()] }]);
+    let said = problems(&machine);
+    assert!(
+        said.iter().any(|line| line.starts_with("?the source cannot tell all") && line.ends_with("pods: no answer")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn what_the_api_would_refuse_of_a_policy_is_shown_with_it() {
+    let machine = Policed::new();
+    let parts = ["spec.ingress[0].from[1]: no CIDR", "spec.policyTypes[1]: \"x\" is neither Ingress nor Egress"];
+    with(&machine, [Line::Refused { policy: policy("db"), parts: parts.map(Into::into).into() }]);
+    let shown = machine.json(&["policy", "show", "shop/db"]);
+    assert_eq!((&shown["refused"], &shown["in_force"]), (&json!(parts), &json!(true)));
+    let text = machine.text(&["policy", "show", "shop/db"]);
+    for part in parts {
+        let line = format!("! the API would refuse this part, which allows nothing: {part}");
+        assert!(text.lines().any(|said| said == line), "{line} is not in\n{text}");
+    }
+    let list = machine.json(&["policy", "list"]);
+    let refused: Vec<&Value> = rows(&list, "policies").iter().map(|row| &row["refused"]).collect();
+    assert_eq!(refused, [&json!([]), &json!(parts), &json!([]), &json!([])]);
+    let said = problems(&machine);
+    assert!(
+        said.iter().any(|line| line.starts_with("!NetworkPolicy shop/db has 2 parts that the API would refuse")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_policy_that_is_over_the_budget_on_a_pod_is_not_in_force() {
+    let machine = Policed::new();
+    let over =
+        Reason::OverBudget { direction: Direction::Ingress, policies: vec![policy("db"), policy("default-deny")] };
+    with(&machine, [Line::Cookie { cookie: DB_ISOLATED, reason: over }]);
+    let shown = machine.json(&["policy", "show", "shop/db"]);
+    assert_eq!((&shown["in_force"], &shown["endpoints"][0]["over_budget"]), (&json!(false), &json!(true)));
+    let why = "its rules need more rows than there is room for on shop/db-0, isolated instead";
+    assert_eq!(shown["missing"], json!([why]));
+    assert_eq!(machine.json(&["policy", "show", "shop/web"])["in_force"], true, "of another pod");
+    let said = problems(&machine);
+    assert!(said.iter().any(|line| line.starts_with("!isolated, since their rules need more rows")), "{said:?}");
 }
 
 #[test]
@@ -164,9 +287,16 @@ fn endpoints_have_pods_and_what_isolates_them() {
     assert_eq!(machine.json(&["endpoint", "list"])["endpoints"][1]["policy"], "changing");
     let (code, document) = machine.explain(&["shop/web-0", "shop/db-0", "5432/tcp"]);
     let ingress = &document["packets"][0]["ingress"];
-    assert_eq!((code, &ingress["reason"]), (5, &json!("its rules were being written that moment")), "{document}");
+    assert_eq!(
+        (code, &ingress["reason"]),
+        (5, &json!("shut while its rules were written (osmia status says if it lasts)")),
+        "{document}"
+    );
     let text = machine.text(&["policy", "list"]);
-    assert!(text.contains("? the catalogue does not know rule set 1 of shop/db-0: its rules were being"), "{text}");
+    assert!(
+        text.contains("? the catalogue does not know rule set 1 of shop/db-0: shut while its rules were"),
+        "{text}"
+    );
 }
 
 #[test]

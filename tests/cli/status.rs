@@ -27,7 +27,8 @@ fn problems(status: &Value) -> Vec<&str> {
 #[test]
 fn a_node_is_described() {
     let machine = Machine::with_rows();
-    let status = machine.json(&["status"]);
+    let (code, status) = machine.status(&[]);
+    assert_eq!(code, 7, "no program runs");
     for (path, value) in [
         ("/layout", json!(LAYOUT)),
         ("/layouts_pinned", json!([LAYOUT])),
@@ -53,7 +54,7 @@ fn a_node_is_described() {
     assert!((5.0..60.0).contains(&loaded), "{loaded}");
     assert_eq!(status["maps"].as_array().unwrap().len(), tables::NAMES.len());
 
-    let text = machine.text(&["status"]);
+    let text = machine.osmia(&["status"]).stdout;
     for line in [
         "  agent      0.1.0-cli",
         "  clock      250 Hz, a tick is 16 ms",
@@ -71,8 +72,7 @@ fn a_node_is_described() {
 #[test]
 fn what_is_wrong_is_said() {
     let machine = Machine::with_rows();
-    let at = ["status"];
-    let before = machine.json(&at);
+    let (_, before) = machine.status(&[]);
     assert!(problems(&before).iter().any(|text| text.starts_with("the agent is not running")), "{before}");
     assert!(
         problems(&before).contains(&"no pinned link is attached: no program runs, or only as clsact filters"),
@@ -90,7 +90,7 @@ fn what_is_wrong_is_said() {
         let key = osmia_maps::layout::RouteKey { bits: 104, addr: osmia_maps::layout::Addr::v4([77, 0, 0, 0]).0 };
         tables::ROUTES.open(pins, Access::ReadWrite).unwrap().put(&key, &row).unwrap();
     });
-    let after = machine.json(&at);
+    let (_, after) = machine.status(&[]);
     let said = problems(&after);
     for text in [
         "3 times a flow stayed on probation since the established table was full",
@@ -123,7 +123,7 @@ fn links_are_shown_until_their_device_is_gone() {
         let link: FdLink = program.take_link(link).unwrap().try_into().unwrap();
         link.pin(pins.link(programs::TO_DOOR.name, 40)).unwrap();
     });
-    let status = machine.json(&["status"]);
+    let (_, status) = machine.status(&[]);
     assert_eq!(status["links"][0]["device"], json!({"ifindex": 40, "name": "osmia0"}));
     assert_eq!(
         (&status["links"][0]["program"], &status["links"][0]["state"]),
@@ -133,11 +133,11 @@ fn links_are_shown_until_their_device_is_gone() {
     let said = problems(&status);
     assert!(said.contains(&"osm_from_door is not attached to osmia1(41)"), "{said:?}");
     assert!(!said.iter().any(|text| text.contains("osm_to_door")), "{said:?}");
-    let text = machine.text(&["status"]);
+    let text = machine.osmia(&["status"]).stdout;
     assert!(text.lines().any(|line| line.starts_with("osmia0(40)  osm_to_door")), "{text}");
 
     machine.space.ip("link del osmia0").unwrap();
-    let status = machine.json(&["status"]);
+    let (_, status) = machine.status(&[]);
     assert_eq!(status["links"][0]["state"], "detached");
     let said = problems(&status);
     assert!(said.contains(&"the link of osm_to_door is pinned for #40, which is gone"), "{said:?}");

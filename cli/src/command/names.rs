@@ -94,6 +94,11 @@ impl Names {
         &self.stale
     }
 
+    /// Whether there was a catalogue.
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read
+    }
+
     /// Where they are from, for messages.
     pub(super) fn place(&self) -> String {
         self.file.as_deref().map_or_else(|| "no catalogue".to_owned(), |file| file.display().to_string())
@@ -172,9 +177,10 @@ pub(super) fn reason_text(reason: &Reason) -> String {
             format!("shut: the rules of {} need more rows than there is room for", policies_text(policies))
         }
         Reason::Provisional { .. } => {
-            "provisional: the Pod has not been told yet and a policy may select it".to_owned()
+            "provisional: no Pod object was told yet (or one that has ended or has hostNetwork) and a policy may select it"
+                .to_owned()
         }
-        Reason::Changing => "its rules were being written that moment".to_owned(),
+        Reason::Changing => "shut while its rules were written (osmia status says if it lasts)".to_owned(),
     }
 }
 
@@ -212,12 +218,14 @@ pub(super) fn rule_sets(endpoint: &Endpoint) -> impl Iterator<Item = (Direction,
     both.into_iter().filter(|(_, set)| *set != OPEN)
 }
 
+/// What policy makes of endpoints: as their Pod and their policies say, or one of what [`state`] says.
+pub(super) const STATES: [&str; 7] =
+    ["open", "isolated", "provisional", "over_budget", "changing", "unknown", "unmanaged"];
+
 /// What makes an endpoint's policy something else than what its Pod and its policies say: of `endpoint list`.
-pub(super) fn state(names: &Names, slot: u32, endpoint: &Endpoint) -> Cell {
-    match names.pod(slot) {
-        None => return Cell::Absent,
-        Some(None) => return Cell::name("unmanaged"),
-        Some(Some(_)) => {}
+pub(super) fn state(names: &Names, slot: u32, endpoint: &Endpoint) -> Option<&'static str> {
+    if names.pod(slot)?.is_none() {
+        return Some("unmanaged");
     }
     let mut states = rule_sets(endpoint).map(|(_, set)| {
         let known = names.set(set);
@@ -229,11 +237,12 @@ pub(super) fn state(names: &Names, slot: u32, endpoint: &Endpoint) -> Cell {
             _ => known.is_none().then_some("unknown"),
         }
     });
-    states.find_map(|state| state).map_or(Cell::Absent, Cell::name)
+    states.find_map(|state| state)
 }
 
 /// The fields of `endpoint list` that are about policy.
 pub(super) fn endpoint_record(names: &Names, slot: u32, endpoint: &Endpoint) -> Record {
     let isolated = rule_sets(endpoint).map(|(direction, _)| direction_name(direction).into()).collect();
-    Record::new().with("isolated", Cell::Flags(isolated)).with("policy", state(names, slot, endpoint))
+    let state = state(names, slot, endpoint).map_or(Cell::Absent, Cell::name);
+    Record::new().with("isolated", Cell::Flags(isolated)).with("policy", state)
 }

@@ -1,7 +1,7 @@
 //! `osmia policy`: the NetworkPolicies of this node's pods, and what became of them in the maps.
 
 mod classes;
-mod in_force;
+pub(super) mod in_force;
 mod list;
 mod sets;
 mod show;

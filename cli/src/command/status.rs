@@ -1,6 +1,7 @@
 //! `osmia status`: what is loaded, how full it is, what is wrong.
 
 pub(super) mod heartbeat;
+mod policy;
 mod problems;
 mod seen;
 mod text;
@@ -19,9 +20,12 @@ use crate::{
     render::{Document, List, utc},
 };
 
+/// Exit code where something is wrong.
+const RED: u8 = 7;
+
 pub(super) const EXAMPLES: &str = "\
-Lines with ! say that packets are lost or will be, lines with ? may be all right; docs/operations.md says what to do about each.
-The exit code is 0 either way.
+Lines with ! say that packets are lost or will be, or that something told is not in force; lines with ? may be all right.
+docs/operations.md says what to do about each. Exit code: 7 where a line has !, else 0.
 
 Examples:
   osmia status
@@ -30,7 +34,7 @@ Examples:
                                       another node's pins, and its agent's heartbeat";
 
 pub(super) fn run(pins: &Pins, common: &Common) -> Result<Document, Failure> {
-    let seen = Seen::read(pins, common.run_folder().as_deref())?;
+    let seen = Seen::read(pins, common)?;
     let problems = problems::find(&seen);
     let sizes = seen.sizes.iter().map(super::map::Size::record).collect();
     let mut document = Document::new(text::write)
@@ -44,7 +48,8 @@ pub(super) fn run(pins: &Pins, common: &Common) -> Result<Document, Failure> {
         .list(List::of("links", seen.links.iter().map(|link| link_record(&seen, link)).collect()))
         .list(List::of("maps", sizes))
         .list(List::of("counters", counters(&seen)))
-        .list(List::of("problems", problems.iter().map(Problem::record).collect())))
+        .list(List::of("problems", problems.iter().map(Problem::record).collect()))
+        .ending(if problems.iter().any(|problem| problem.bad) { RED } else { 0 }))
 }
 
 /// Single members, in the order of the text.
@@ -93,6 +98,7 @@ fn members(seen: &Seen) -> Record {
         .with("route_generation", number(seen.epochs.first().copied().unwrap_or(0)))
         .with("epochs", Cell::Record(epochs))
         .with("endpoints", Cell::Record(endpoints))
+        .with("policy", seen.policy.as_ref().map_or(Cell::Absent, |policy| Cell::Record(policy.record())))
         .with("nodes", Cell::Record(nodes))
         .with("drops", Cell::Record(drops))
         .with("memory", Cell::Size(memory))

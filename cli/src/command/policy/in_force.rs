@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use osmia_maps::{
-    catalogue::InForce,
+    catalogue::{Behind, InForce},
     decode::{Cell, Record, human_duration},
 };
 
@@ -11,12 +11,26 @@ use crate::render::utc;
 
 /// When it was written, by the wall clock.
 fn since(at: &InForce) -> SystemTime {
-    UNIX_EPOCH.checked_add(Duration::from_millis(at.at_ms)).unwrap_or(UNIX_EPOCH)
+    moment(at.at_ms)
 }
 
 fn age(at: &InForce) -> Duration {
+    age_of(at.at_ms)
+}
+
+fn moment(at_ms: u64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_millis(at_ms)).unwrap_or(UNIX_EPOCH)
+}
+
+/// How long ago a time of the catalogue is, milliseconds since 1970.
+pub(in crate::command) fn age_of(at_ms: u64) -> Duration {
     // A clock that was set back gives an age of zero.
-    SystemTime::now().duration_since(since(at)).unwrap_or(Duration::ZERO)
+    SystemTime::now().duration_since(moment(at_ms)).unwrap_or(Duration::ZERO)
+}
+
+/// A refusal in words.
+pub(in crate::command) fn behind_text(behind: &Behind) -> String {
+    format!("for {} a change of policy has been refused: {}", human_duration(age_of(behind.at_ms)), behind.why)
 }
 
 /// Microseconds as a person reads them.
@@ -29,7 +43,7 @@ fn took(took_us: u64) -> String {
 }
 
 /// The members `generation`, `since`, `age`, `took_us`.
-pub(super) fn record(at: Option<&InForce>) -> Record {
+pub(in crate::command) fn record(at: Option<&InForce>) -> Record {
     let of = |cell: fn(&InForce) -> Cell| at.map_or(Cell::Absent, cell);
     Record::new()
         .with("generation", of(|at| Cell::Number(at.generation)))

@@ -1,10 +1,13 @@
 //! `osmia policy list`.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use osmia_maps::{
     Pins,
-    catalogue::{Direction, InForce, PolicyName},
+    catalogue::{Direction, InForce, PolicyName, Reason},
     decode::{Cell, Record},
     layout::{Endpoint, Meta},
 };
@@ -27,6 +30,10 @@ pub(super) struct Known {
     pub(super) at: Option<InForce>,
     /// The directions that it isolates, by endpoint.
     pub(super) endpoints: BTreeMap<u32, Vec<Direction>>,
+    /// Those of them that none of its rules is in force for, since they are over the budget.
+    pub(super) over_budget: BTreeSet<u32>,
+    /// What the API would refuse of it.
+    pub(super) refused: Vec<String>,
 }
 
 impl Known {
@@ -39,14 +46,21 @@ impl Known {
 
 /// Every policy that the catalogue names, with the endpoints whose rows point to a rule set of it.
 pub(super) fn known(names: &Names, endpoints: &[(u32, Endpoint)]) -> BTreeMap<PolicyName, Known> {
-    let of_file = names.catalogue.policies.iter();
-    let mut known: BTreeMap<PolicyName, Known> =
-        of_file.map(|(policy, at)| (policy.clone(), Known { at: Some(*at), ..Known::default() })).collect();
+    let of_file = names.catalogue.policies.iter().map(|(policy, at)| {
+        let refused = names.catalogue.refused.get(policy).cloned().unwrap_or_default();
+        (policy.clone(), Known { at: Some(*at), refused, ..Known::default() })
+    });
+    let mut known: BTreeMap<PolicyName, Known> = of_file.collect();
     for (slot, endpoint) in endpoints {
         for (direction, number) in rule_sets(endpoint) {
-            for policy in names.set(number).into_iter().flat_map(|set| &set.policies) {
+            let Some(set) = names.set(number) else { continue };
+            let is_over = matches!(names.reason(set.isolation), Some(Reason::OverBudget { .. }));
+            for policy in &set.policies {
                 let of = known.entry(policy.clone()).or_default();
                 of.endpoints.entry(*slot).or_default().push(direction);
+                if is_over {
+                    of.over_budget.insert(*slot);
+                }
             }
         }
     }
@@ -78,6 +92,7 @@ fn member(names: &Names, (policy, known): &(PolicyName, Known)) -> Record {
         .with("isolates", known.directions())
         .and(in_force::record(known.at.as_ref()))
         .with("endpoints", Cell::List(endpoints(names, known).map(Cell::Record).collect()))
+        .with("refused", texts(known.refused.iter().cloned()))
 }
 
 /// The members of an endpoint that a policy isolates.
@@ -88,6 +103,7 @@ pub(super) fn endpoints(names: &Names, known: &Known) -> impl Iterator<Item = Re
             .with("slot", Cell::Number((*slot).into()))
             .with("pod", names.pod_cell(*slot))
             .with("isolated", Cell::Flags(isolated))
+            .with("over_budget", Cell::Bool(known.over_budget.contains(slot)))
     })
 }
 
@@ -104,4 +120,6 @@ fn line(names: &Names, (policy, known): &(PolicyName, Known)) -> Record {
         .with("isolates", known.directions())
         .and(in_force::columns(known.at.as_ref()))
         .with("pods", pods)
+        .with("refused_parts", Cell::nonzero(known.refused.len() as u64))
+        .with("over_budget", Cell::nonzero(known.over_budget.len() as u64))
 }

@@ -53,12 +53,16 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
         of_name.by_ref().max_by_key(|(_, known)| known.at.map(|at| at.generation)).ok_or_else(|| {
             let Named { namespace, name } = named;
             let why = names.stale().first().map(|why| format!(" ({why})")).unwrap_or_default();
+            let behind = names.catalogue.behind.as_ref().map(in_force::behind_text);
+            let behind = behind.map(|behind| format!("; {behind}")).unwrap_or_default();
             Failure::Unknown(format!(
-                "no NetworkPolicy {namespace}/{name} is in force on this node, says {}{why}",
+                "no NetworkPolicy {namespace}/{name} is in force on this node, says {}{why}{behind}",
                 names.place()
             ))
         })?;
-    let (sentence, in_force) = in_force_sentence(&names, &policy, &known);
+    let missing = missing(&names, &known);
+    let in_force = missing.is_empty();
+    let sentence = sentence(&policy, &known, &missing);
     let heartbeat = common.run_folder().map(|run| Heartbeat::read(&run)).transpose();
     let heartbeat = heartbeat.context("looking for the agent's heartbeat")?;
     let late = heartbeat.and_then(|beat| match beat.age {
@@ -72,13 +76,16 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
     let rules = rules(pins, &names, &policy)?;
     let drops = drops(pins, &context, &names, &policy)?;
     let stale: Vec<String> = names.stale().iter().cloned().chain(late).collect();
-    let shown = stale.clone();
+    let (shown, refused) = (stale.clone(), known.refused.clone());
     let document = Document::new(move |document, page| {
         match in_force {
             true => page.line(&sentence)?,
-            false => page.doubtful(&sentence)?,
+            false => page.bad(&sentence)?,
         }
         say_stale(page, &shown)?;
+        for part in &refused {
+            page.bad(format_args!("! the API would refuse this part, which allows nothing: {part}"))?;
+        }
         for (list, none) in
             document.lists.iter().zip(["it isolates no pod of this node", "no rules", "nothing of it dropped"])
         {
@@ -95,6 +102,8 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
         .with("name", Cell::Text(policy.name.clone().into()))
         .with("uid", Cell::Text(policy.uid.clone().into()))
         .with("in_force", Cell::Bool(in_force))
+        .with("missing", texts(missing))
+        .with("refused", texts(known.refused.iter().cloned()))
         .with("isolates", known.directions());
     for (name, cell) in in_force::record(known.at.as_ref()).iter() {
         document = document.with(name, cell.clone());
@@ -106,22 +115,44 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
         .list(List::of("drops", drops)))
 }
 
+/// What keeps it, or a change of it, from being in force on this node.
+fn missing(names: &Names, known: &Known) -> Vec<String> {
+    let catalogue = &names.catalogue;
+    let mut missing = Vec::new();
+    if known.at.is_none() {
+        missing.push("it is being written".to_owned());
+    }
+    let written = catalogue.in_force.map_or(0, |at| at.generation);
+    match &catalogue.behind {
+        Some(behind) => missing.push(in_force::behind_text(behind)),
+        None if known.at.is_some() && written < catalogue.generation => {
+            missing.push(format!("generation {} is being written", catalogue.generation));
+        }
+        None => {}
+    }
+    if !known.over_budget.is_empty() {
+        let pods: Vec<String> = known.over_budget.iter().map(|slot| names.pod_text(*slot)).collect();
+        missing
+            .push(format!("its rules need more rows than there is room for on {}, isolated instead", pods.join(", ")));
+    }
+    missing
+}
+
 /// Is it in force on this node?
-fn in_force_sentence(names: &Names, policy: &PolicyName, known: &Known) -> (String, bool) {
+fn sentence(policy: &PolicyName, known: &Known, missing: &[String]) -> String {
     let pods = match known.endpoints.len() {
         0 => "it isolates no pod of this node".to_owned(),
         1 => "it isolates 1 pod of this node".to_owned(),
         count => format!("it isolates {count} pods of this node"),
     };
-    let Some(at) = known.at else {
-        return (format!("{policy} is being written: not in force yet; {pods}"), false);
-    };
-    let written = names.catalogue.generation;
-    let next = match names.catalogue.in_force {
-        Some(last) if last.generation < written => format!("; generation {written} is being written"),
-        _ => String::new(),
-    };
-    (format!("{policy} is in force on this node: {}; {pods}{next}", in_force::text(&at)), true)
+    let at = known.at.as_ref().map(in_force::text);
+    match (missing, at) {
+        ([], Some(at)) => format!("{policy} is in force on this node: {at}; {pods}"),
+        (_, at) => {
+            let before = at.map(|at| format!("; before that: {at}")).unwrap_or_default();
+            format!("{policy} is not in force on this node as it was told last: {}{before}; {pods}", missing.join("; "))
+        }
+    }
 }
 
 /// Its rules, with what each has let pass.

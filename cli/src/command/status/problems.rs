@@ -1,5 +1,7 @@
 //! What is wrong, from what was seen. Pure.
 
+mod policy;
+
 use std::collections::BTreeSet;
 
 use osmia_maps::{
@@ -40,7 +42,7 @@ const BROKEN: [(DropReason, &str); 4] = [
 /// Something that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Problem {
-    /// Packets are lost or will be; else it may be all right.
+    /// Packets are lost or will be, or something told is not in force; else it may be all right.
     pub(super) bad: bool,
     pub(super) text: String,
 }
@@ -65,6 +67,7 @@ pub(super) fn find(seen: &Seen) -> Vec<Problem> {
     let mut found = Vec::new();
     agent(seen, &mut found);
     maps(seen, &mut found);
+    seen.policy.iter().for_each(|seen| policy::find(seen, &mut found));
     hooks(seen, &mut found);
     ways(seen, &mut found);
     counted(seen, &mut found);

@@ -1,6 +1,6 @@
 //! Everything that the status is made of, read once.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs};
 
 use anyhow::Context as _;
 use osmia_maps::{
@@ -17,8 +17,9 @@ use osmia_maps::{
     standing, tables,
 };
 
-use super::heartbeat::Heartbeat;
+use super::{heartbeat::Heartbeat, policy::Policy};
 use crate::{
+    arguments::Common,
     command::{endpoint, epochs, if_pinned, map::Size, sizes},
     failure::Failure,
 };
@@ -46,6 +47,8 @@ pub(super) struct Seen {
     /// Reasons that occurred.
     pub(super) drops: Vec<(u8, DropCount)>,
     pub(super) stats: Vec<u64>,
+    /// `None`: nobody said where the agent's catalogue would be.
+    pub(super) policy: Option<Policy>,
 }
 
 pub(super) fn is_ready(endpoint: &Endpoint) -> bool {
@@ -53,9 +56,10 @@ pub(super) fn is_ready(endpoint: &Endpoint) -> bool {
 }
 
 impl Seen {
-    pub(super) fn read(pins: &Pins, run: Option<&Path>) -> Result<Self, Failure> {
+    pub(super) fn read(pins: &Pins, common: &Common) -> Result<Self, Failure> {
         let context = Context::read(pins)?;
-        let heartbeat = run.map(Heartbeat::read).transpose().context("looking for the agent's heartbeat")?;
+        let run = common.run_folder();
+        let heartbeat = run.as_deref().map(Heartbeat::read).transpose().context("looking for the agent's heartbeat")?;
         let drops = if_pinned(tables::DROPS.open(pins, Access::ReadOnly))?.map(|table| table.sums()).transpose()?;
         let drops = (0_u8..).zip(drops.unwrap_or_default()).filter(|(_, count)| count.packets != 0).collect();
         let stats = if_pinned(tables::STATS.open(pins, Access::ReadOnly))?.map(|table| table.sums()).transpose()?;
@@ -67,6 +71,8 @@ impl Seen {
         let (tunnel_nodes, native_nodes) = nodes(pins)?;
         let lost_nodes = lost_nodes(pins, &context)?;
         let folders = standing(pins.root())?;
+        let endpoints = endpoint::present(pins)?;
+        let policy = run.map(|run| Policy::read(pins, common, &run, &context.meta, &endpoints)).transpose()?;
         Ok(Self {
             layouts: folders.iter().map(|folder| folder.layout).collect(),
             beside: folders.into_iter().filter(|folder| folder.layout != LAYOUT).collect(),
@@ -76,13 +82,14 @@ impl Seen {
             links: pins.pinned_links()?,
             sizes: sizes(pins)?,
             epochs: epochs(pins)?,
-            endpoints: endpoint::present(pins)?,
+            endpoints,
             uplinks,
             tunnel_nodes,
             native_nodes,
             lost_nodes,
             drops,
             stats: stats.unwrap_or_default(),
+            policy,
             context,
         })
     }

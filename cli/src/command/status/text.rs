@@ -4,7 +4,10 @@ use std::{fmt::Display, io};
 
 use osmia_maps::decode::{Cell, Record};
 
-use crate::render::{Document, Page};
+use crate::{
+    command::names::STATES,
+    render::{Document, Page},
+};
 
 const ABSENT: &Cell = &Cell::Absent;
 
@@ -70,10 +73,32 @@ pub(super) fn write(document: &Document, page: &mut Page<'_>) -> io::Result<()> 
     line(page, "nodes", format_args!("{} by tunnel, {} native", nodes("tunnel"), nodes("native")))?;
     let endpoints = |name| of(head, ["endpoints", name]);
     line(page, "endpoints", format_args!("{}, {} ready", endpoints("present"), endpoints("ready")))?;
+    if let Cell::Record(policy) = top("policy") {
+        line(page, "policy", policy_line(policy))?;
+    }
     let drops = |name| of(head, ["drops", name]);
     line(page, "drops", format_args!("{} packets for {} reasons (osmia drop)", drops("packets"), drops("reasons")))?;
     line(page, "memory", format_args!("{} of maps", top("memory")))?;
     lists(document, page)
+}
+
+/// What is in force, and what it makes of the pods.
+fn policy_line(policy: &Record) -> String {
+    let of = |name| policy.get(name).unwrap_or(ABSENT);
+    let in_force = match of("in_force") {
+        Cell::Record(at) if at.get("generation").is_some_and(|generation| !generation.is_absent()) => {
+            let at = |name| at.get(name).unwrap_or(ABSENT);
+            format!("generation {} in force since {} ({} ago)", at("generation"), at("since"), at("age"))
+        }
+        _ => "nothing in force".to_owned(),
+    };
+    let pods: Vec<String> = STATES
+        .iter()
+        .filter(|state| *of(state) != Cell::Number(0))
+        .map(|state| format!("{} {state}", of(state)))
+        .collect();
+    let pods = if pods.is_empty() { String::new() } else { format!("; pods: {}", pods.join(", ")) };
+    format!("{in_force}, {} policies{pods} (osmia policy list)", of("policies"))
 }
 
 fn lists(document: &Document, page: &mut Page<'_>) -> io::Result<()> {

@@ -47,6 +47,7 @@ fn well() -> Seen {
         lost_nodes: BTreeSet::new(),
         drops: vec![(DropReason::Malformed as u8, DropCount { packets: 5, bytes: 100 })],
         stats: vec![0; 64],
+        policy: None,
     }
 }
 
