@@ -84,6 +84,7 @@ fn a_denied_packet_names_what_isolates_and_the_nearest_miss() {
         "denied: tcp 10.2.0.7 -> 10.1.0.6:5432\n",
         "egress: judged on node 3(192.0.2.3): run osmia explain there\n",
         "ingress of shop/db-0: denied\n  isolated by shop/db, shop/default-deny (rule set 3, class 0, cookie 10)\n",
+        "  to the rules 10.2.0.7 is nobody of whom a rule speaks\n",
         "  nearest: shop/db ingress[0]: from pods app=web: tcp 5432\n           fails on peer\n",
     ] {
         assert!(ended.stdout.contains(line), "{line:?} is not in\n{}", ended.stdout);
@@ -126,9 +127,13 @@ fn what_no_rule_is_asked_about_is_said() {
     assert_eq!(door["src"]["is"], "this_node");
     let forwarded = told(&["192.0.2.1", "shop/db-0", "80/tcp", "--forwarded"], 5);
     assert_eq!(forwarded["ingress"]["freed"], Value::Null);
-    let service = told(&["shop/web-0", "10.96.0.10", "80/tcp"], 0);
+    let service = told(&["shop/web-0", "10.96.0.10", "80/tcp"], 6);
     assert_eq!((&service["dst"]["is"], &service["ingress"]["judged"]), (&json!("service"), &json!("backend")));
-    assert!(service["egress"]["freed"].as_str().unwrap().contains("translates first"), "{service}");
+    assert_eq!(
+        (&service["egress"]["judged"], &service["egress"]["verdict"]),
+        (&json!("backend"), &Value::Null),
+        "{service}"
+    );
     let itself = told(&["10.1.0.6", "10.1.0.6", "80/tcp"], 0);
     assert!(itself["ingress"]["freed"].as_str().unwrap().contains("a pod reaches itself"), "{itself}");
     let open = told(&["10.1.0.7", "198.51.100.1", "icmp"], 0);
@@ -139,6 +144,93 @@ fn what_no_rule_is_asked_about_is_said() {
     // Nothing of this is judged here.
     let other = told(&["10.2.0.7", "198.51.100.1", "80/tcp"], 6);
     assert_eq!((&other["verdict"], &other["egress"]["node"]["number"]), (&json!("not_judged"), &json!(3)));
+}
+
+/// What a person reads who lost a packet: the first line never says more than this node knows.
+#[test]
+fn the_first_line_says_no_more_than_is_known_here() {
+    let machine = Policed::new();
+    let read = |src: &str, dst: &str, port: &str| machine.osmia(&["explain", src, dst, port]).stdout;
+    for (src, dst, port, lines) in [
+        // Its ingress is another node's.
+        (
+            "shop/web-0",
+            "10.2.0.7",
+            "53/udp",
+            &[
+                "allowed by this node, judged by another as well: udp 10.1.0.5 -> 10.2.0.7:53\n",
+                "\ningress: judged on node 3(192.0.2.3): run osmia explain there\n",
+            ][..],
+        ),
+        // A service is chosen by the stack.
+        (
+            "shop/web-0",
+            "10.96.0.10",
+            "80/tcp",
+            &[
+                "not judged before it is translated: tcp 10.1.0.5 -> 10.96.0.10:80\n",
+                "\negress of shop/web-0: judged after the translation, on the address and port of the pod behind the service\n",
+                "\ningress: judged as that of the pod behind the service: explain its address, with the port that it listens on\n",
+            ],
+        ),
+        (
+            "10.1.0.7",
+            "10.96.0.10",
+            "80/tcp",
+            &["\negress of slot 3 (no pod named): allowed\n  no policy isolates it\n"],
+        ),
+        // Nobody has the address: allowed would be half of the truth.
+        (
+            "shop/web-0",
+            "10.1.0.99",
+            "53/udp",
+            &[
+                "allowed by policy, and dropped all the same: udp 10.1.0.5 -> 10.1.0.99:53\n",
+                "\nnote: no pod of this node has 10.1.0.99: the packet is dropped (NO_ENDPOINT), whatever policy says\n",
+            ],
+        ),
+        (
+            "shop/web-0",
+            "10.0.9.1",
+            "53/udp",
+            &["\nnote: no node has 10.0.9.1 in its ranges: the packet is dropped (UNOWNED)"],
+        ),
+        (
+            "10.1.0.99",
+            "shop/db-0",
+            "5432/tcp",
+            &["\nnote: no pod of this node has 10.1.0.99: a packet from it that comes in"],
+        ),
+        // Nodes, and pods that are their node.
+        ("192.0.2.1", "shop/db-0", "80/tcp", &["  from 192.0.2.1 (this node, or a pod with its hostNetwork)\n"]),
+        (
+            "shop/web-0",
+            "192.0.2.3",
+            "53/udp",
+            &["\ningress: node 3(192.0.2.3) and pods with its hostNetwork are held to no policy\n"],
+        ),
+        // Whom the rules take it for.
+        ("shop/web-0", "shop/db-0", "5433/tcp", &["\n  to the rules 10.1.0.5 is pods app=web\n"]),
+        ("shop/late-0", "198.51.100.1", "80/tcp", &["\n  provisional: no Pod object was told yet ("]),
+    ] {
+        let text = read(src, dst, port);
+        for line in lines {
+            assert!(text.contains(line), "{line:?} is not in\n{text}");
+        }
+    }
+    // A pod that is not here, or is its node.
+    let ended = machine.osmia(&["explain", "shop/elsewhere-0", "shop/db-0", "80/tcp"]);
+    for words in ["kubectl get pod -n shop elsewhere-0 -o wide", "hostNetwork is its node: give the node's address"] {
+        assert!(ended.status.code() == Some(4) && ended.stderr.contains(words), "{}", ended.stderr);
+    }
+    // What is said of rows that are behind.
+    let behind = Line::Behind { at_ms: 1_796_031_500_000, why: "map verdicts is full".into() };
+    machine.write(&lines().into_iter().chain([behind]).collect::<Vec<_>>());
+    let text = read("shop/web-0", "shop/db-0", "5432/tcp");
+    assert!(
+        text.starts_with("allowed: ") && text.contains("refused: map verdicts is full; this is of before\n"),
+        "{text}"
+    );
 }
 
 #[test]

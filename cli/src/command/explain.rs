@@ -11,8 +11,8 @@ use osmia_maps::{
     Pins,
     catalogue::Direction,
     decode::{Cell, Context, Record, ip, protocol, socket_text},
-    judge::{Answer, Judge, Packet, Place},
-    layout::{Addr, endpoint::E_READY},
+    judge::{Answer, Judge, Packet, Place, Side},
+    layout::{Addr, endpoint::E_READY, policy::OPEN},
 };
 
 use self::{
@@ -22,7 +22,7 @@ use self::{
 use super::{
     endpoint,
     names::{Names, texts},
-    policy::say_stale,
+    policy::{in_force, say_stale},
 };
 use crate::{
     arguments::Common,
@@ -49,9 +49,10 @@ Examples:
   osmia explain shop/web-0 shop/db-0 80/tcp --json --watch 1
 
 It is asked what this node says of a first packet: its pods' egress if they send, their ingress if they receive. A pod of another node is
-judged there. Of a service give the pod behind it, and the pod's port: rules are asked after the translation.
+judged there: ask on both nodes. Of a service give the pod behind it, and the port that the pod listens on: rules are asked after the
+translation. A pod with hostNetwork is its node: give the node's address.
 
-Exit codes: 0 allowed by all that this node judges, 5 denied, 6 neither end is judged on this node, 4 no pod of this name here.
+Exit codes: 0 allowed by all that this node judges, 5 denied, 6 not judged on this node, or only behind a service, 4 no pod of this name here.
 
 Lines with ? say what the catalogue does not know or what does not fit: then a name is missing, never the verdict.";
 
@@ -103,22 +104,19 @@ impl Explain {
             let packet = Packet { src, dst, proto, dport: port.unwrap_or(0), forwarded };
             let answer = judge.packet(&packet)?;
             let free = &answer.free;
-            let tell = |direction, place: &Place, freed, side: &Option<_>| {
-                let of = Of { direction, place, freed, proto, port };
+            let tell = |direction, place: &Place, peer, freed, side: &Option<Side>| {
+                let of = Of { direction, place, freed, peer, proto, port };
                 match side {
+                    Some(side) if free.translated_first && side.rules != OPEN => Told::translated(&of, names),
                     Some(side) => Told::here(&of, side, names),
                     None => Told::elsewhere(&of, context),
                 }
             };
             let itself = free.itself.then_some("a pod reaches itself, whatever its policies");
-            let translated = free.translated_first.then_some(
-                "to a service's address: this node's stack translates first, and the packet to the pod behind it is judged; \
-                 where this node itself is behind it nothing is",
-            );
             let door =
                 free.node_socket.then_some("from a socket of this node: the door rule, a node reaches its own pods");
-            let egress = tell(Direction::Egress, &answer.src, translated.or(itself), &answer.egress);
-            let ingress = tell(Direction::Ingress, &answer.dst, door.or(itself), &answer.ingress);
+            let egress = tell(Direction::Egress, &answer.src, dst, itself, &answer.egress);
+            let ingress = tell(Direction::Ingress, &answer.dst, src, door.or(itself), &answer.ingress);
             explained.push(Explained { packet, port, answer, sides: [egress, ingress] });
         }
         Ok(explained)
@@ -139,10 +137,12 @@ fn verdict_name(allows: Option<bool>) -> &'static str {
 }
 
 fn document(context: &Context, names: &Names, explained: &[Explained]) -> Document {
-    let stale: Vec<String> = names.stale().to_vec();
+    let behind =
+        names.catalogue.behind.iter().map(|behind| format!("{}; this is of before", in_force::behind_text(behind)));
+    let stale: Vec<String> = names.stale().iter().cloned().chain(behind).collect();
     let pages: Vec<Shown> = explained.iter().map(|one| Shown::of(one, context, names)).collect();
     let records = explained.iter().map(|one| one.record(context, names)).collect();
-    let allows = all(explained.iter().map(|one| one.answer.allows()));
+    let allows = all(explained.iter().map(Explained::allows));
     let shown = stale.clone();
     let document = Document::new(move |_, page| {
         for (at, one) in pages.iter().enumerate() {
@@ -166,6 +166,11 @@ fn document(context: &Context, names: &Names, explained: &[Explained]) -> Docume
 }
 
 impl Explained {
+    /// What is said of the packet; `None`: nothing here, or not before it is translated.
+    fn allows(&self) -> Option<bool> {
+        self.answer.allows().filter(|_| !self.answer.free.translated_first)
+    }
+
     fn record(&self, context: &Context, names: &Names) -> Record {
         let Self { packet, port, answer, sides: [egress, ingress] } = self;
         Record::new()
@@ -173,16 +178,16 @@ impl Explained {
             .with("src", Cell::Record(end_record(packet.src, &answer.src, context, names)))
             .with("dst", Cell::Record(end_record(packet.dst, &answer.dst, context, names)))
             .with("dport", port.map_or(Cell::Absent, |port| Cell::Number(port.into())))
-            .with("verdict", Cell::name(verdict_name(answer.allows())))
+            .with("verdict", Cell::name(verdict_name(self.allows())))
             .with("egress", Cell::Record(egress.record.clone()))
             .with("ingress", Cell::Record(ingress.record.clone()))
-            .with("notes", texts(notes(answer)))
+            .with("notes", texts(notes(packet, answer)))
             .with("stale", texts(egress.stale.iter().chain(&ingress.stale).cloned()))
     }
 }
 
-/// What else befalls the packet.
-fn notes(answer: &Answer) -> Vec<String> {
+/// What else befalls the packet: why it is dropped, whatever policy says.
+fn notes(packet: &Packet, answer: &Answer) -> Vec<String> {
     let not_ready = |place: &Place| match place {
         Place::Endpoint(slot, row) if row.flags & E_READY == 0 => Some(format!(
             "the pod in slot {slot} is not ready: its packets are dropped (NOT_READY) before policy is asked"
@@ -191,6 +196,22 @@ fn notes(answer: &Answer) -> Vec<String> {
     };
     let mut notes: Vec<String> = [&answer.src, &answer.dst].into_iter().filter_map(not_ready).collect();
     notes.dedup();
+    let (src, dst) = (ip(packet.src), ip(packet.dst));
+    match answer.dst {
+        Place::Nobody => notes
+            .push(format!("no pod of this node has {dst}: the packet is dropped (NO_ENDPOINT), whatever policy says")),
+        Place::Unowned => notes
+            .push(format!("no node has {dst} in its ranges: the packet is dropped (UNOWNED), whatever policy says")),
+        _ => {}
+    }
+    match answer.src {
+        Place::Nobody => notes.push(format!(
+            "no pod of this node has {src}: a packet from it that comes in from elsewhere is dropped (MARTIAN)"
+        )),
+        Place::Unowned => notes
+            .push(format!("no node has {src} in its ranges: a packet from it is dropped where it comes in (UNOWNED)")),
+        _ => {}
+    }
     notes
 }
 
@@ -232,9 +253,9 @@ fn end_text(address: Addr, place: &Place, context: &Context, names: &Names) -> S
             None => format!("the pod of this node in slot {slot}"),
         },
         Place::Nobody => "of this node's range, and no pod's".to_owned(),
-        Place::Node => "this node".to_owned(),
+        Place::Node => "this node, or a pod with its hostNetwork".to_owned(),
         Place::RemotePod(of) => format!("a pod of node {}", node(*of)),
-        Place::RemoteNode(of) => format!("node {}", node(*of)),
+        Place::RemoteNode(of) => format!("node {}, or a pod with its hostNetwork", node(*of)),
         Place::Service => "a service".to_owned(),
         Place::Unowned => "of the cluster's range, and no node's".to_owned(),
         Place::Outside => "outside".to_owned(),
@@ -245,6 +266,8 @@ fn end_text(address: Addr, place: &Place, context: &Context, names: &Names) -> S
 /// A pair as a person is shown it.
 struct Shown {
     allows: Option<bool>,
+    /// What a person reads first.
+    verdict: &'static str,
     packet: String,
     lines: Vec<String>,
     stale: Vec<String>,
@@ -262,9 +285,19 @@ impl Shown {
             format!("  to   {}", end_text(packet.dst, &answer.dst, context, names)),
         ];
         lines.extend(sides.iter().flat_map(|told| told.lines.iter().cloned()));
-        lines.extend(notes(answer));
+        let notes = notes(packet, answer);
+        let verdict = match one.allows() {
+            Some(false) => "denied",
+            Some(true) if !notes.is_empty() => "allowed by policy, and dropped all the same",
+            Some(true) if sides.iter().any(|told| told.elsewhere) => "allowed by this node, judged by another as well",
+            Some(true) => "allowed",
+            None if answer.free.translated_first => "not judged before it is translated",
+            None => "not judged on this node",
+        };
+        lines.extend(notes.into_iter().map(|note| format!("note: {note}")));
         Self {
-            allows: answer.allows(),
+            allows: one.allows(),
+            verdict,
             packet: format!("{} {} -> {to}", protocol::text(packet.proto), ip(packet.src)),
             lines,
             stale: sides.iter().flat_map(|told| told.stale.iter().cloned()).collect(),
@@ -272,11 +305,11 @@ impl Shown {
     }
 
     fn write(&self, page: &mut Page<'_>) -> std::io::Result<()> {
-        let packet = &self.packet;
+        let (verdict, packet) = (self.verdict, &self.packet);
         match self.allows {
-            Some(true) => page.heading(format_args!("allowed: {packet}"))?,
-            Some(false) => page.bad(format_args!("denied: {packet}"))?,
-            None => page.doubtful(format_args!("not judged on this node: {packet}"))?,
+            Some(true) => page.heading(format_args!("{verdict}: {packet}"))?,
+            Some(false) => page.bad(format_args!("{verdict}: {packet}"))?,
+            None => page.doubtful(format_args!("{verdict}: {packet}"))?,
         }
         self.lines.iter().try_for_each(|line| page.line(line))?;
         say_stale(page, &self.stale)

@@ -57,7 +57,9 @@ impl End {
             let why = names.stale().first().map(|why| format!(" ({why})")).unwrap_or_default();
             let Named { namespace, name } = named;
             return Err(Failure::Unknown(format!(
-                "no pod of this node is called {namespace}/{name}{why}; `osmia endpoint list` has them, pods of other nodes are given by address"
+                "no pod of this node is called {namespace}/{name}{why}. `osmia endpoint list` has those there are. A pod of another node \
+                 is given by its address (kubectl get pod -n {namespace} {name} -o wide), and is judged on its node as well; one with \
+                 hostNetwork is its node: give the node's address"
             )));
         }
         Ok(addresses)

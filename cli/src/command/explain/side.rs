@@ -2,12 +2,13 @@
 
 use osmia_maps::{
     catalogue::{Direction, Reason, Set},
-    decode::{Cell, Context, Record},
+    decode::{Cell, Context, Record, ip},
     judge::{Place, Side},
+    layout::{Addr, policy::OPEN},
 };
 
 use super::miss::{self, Miss, Wanted};
-use crate::command::names::{Names, direction_name, policies_cell, reason_policies, reason_text};
+use crate::command::names::{Names, direction_name, policies_cell, reason_policies, reason_text, texts};
 
 /// What is told of a direction.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Told {
     pub(super) stale: Vec<String>,
     /// Whether trying again with a newer catalogue may find names.
     pub(super) nameless: bool,
+    /// Whether another node judges it.
+    pub(super) elsewhere: bool,
     /// The JSON.
     pub(super) record: Record,
 }
@@ -29,6 +32,8 @@ pub(super) struct Of<'a> {
     pub(super) place: &'a Place,
     /// What frees it from its rules.
     pub(super) freed: Option<&'static str>,
+    /// The other end.
+    pub(super) peer: Addr,
     pub(super) proto: u8,
     pub(super) port: Option<u16>,
 }
@@ -53,12 +58,17 @@ impl Told {
                 ("node", format!("{name}: judged on node {node}: run osmia explain there"))
             }
             Place::RemoteNode(node) => {
-                ("nowhere", format!("{name}: node {} itself is held to no policy", context.node((*node).into())))
+                let node = context.node((*node).into());
+                ("nowhere", format!("{name}: node {node} and pods with its hostNetwork are held to no policy"))
             }
-            Place::Node => ("nowhere", format!("{name}: this node itself is held to no policy")),
+            Place::Node => {
+                ("nowhere", format!("{name}: this node and pods with its hostNetwork are held to no policy"))
+            }
             Place::Service => (
                 "backend",
-                format!("{name}: judged by the pod that the service leads to: explain its address and port"),
+                format!(
+                    "{name}: judged as that of the pod behind the service: explain its address, with the port that it listens on"
+                ),
             ),
             Place::Nobody => ("nowhere", format!("{name}: no pod of this node has the address (NO_ENDPOINT)")),
             Place::Unowned => ("nowhere", format!("{name}: no node has the address (UNOWNED)")),
@@ -71,19 +81,26 @@ impl Told {
             _ => Cell::Absent,
         };
         let record = members(judged, node, Cell::Absent, &Why::default(), None);
-        Self { lines: vec![text], stale: Vec::new(), nameless: false, record }
+        Self { lines: vec![text], stale: Vec::new(), nameless: false, elsewhere: judged == "node", record }
+    }
+
+    /// The egress of a pod of this node to a service.
+    pub(super) fn translated(of: &Of<'_>, names: &Names) -> Self {
+        let (name, pod) = (direction_name(of.direction), pod_text(of, names));
+        let lines = vec![
+            format!("{name} of {pod}: judged after the translation, on the address and port of the pod behind the service"),
+            "  this node's stack (kube-proxy) chooses that pod; where the service leads to this node itself, nothing is judged".to_owned(),
+        ];
+        let record = members("backend", Cell::Absent, Cell::Absent, &Why::default(), None);
+        Self { lines, stale: Vec::new(), nameless: false, elsewhere: false, record }
     }
 
     /// What this node says.
     pub(super) fn here(of: &Of<'_>, side: &Side, names: &Names) -> Self {
-        let name = direction_name(of.direction);
-        let pod = match of.place {
-            Place::Endpoint(slot, _) => names.pod_text(*slot),
-            _ => String::new(),
-        };
+        let (name, pod) = (direction_name(of.direction), pod_text(of, names));
         let verdict = if side.allows() { "allowed" } else { "denied" };
         let mut why = match (side.rules, of.freed) {
-            (0, _) => Why { lines: vec!["no policy isolates it".to_owned()], ..Why::default() },
+            (OPEN, _) => Why { lines: vec!["no policy isolates it".to_owned()], ..Why::default() },
             (_, Some(freed)) if side.free => Why { lines: vec![freed.to_owned()], ..Why::default() },
             _ => judged(of, side, names),
         };
@@ -93,7 +110,14 @@ impl Told {
         let record = members("here", Cell::Absent, cell, &why, Some((side, names)))
             .with("freed", if side.free { of.freed.map_or(Cell::Absent, Cell::name) } else { Cell::Absent });
         let stale = std::mem::take(&mut why.stale).into_iter().map(|text| format!("{name}: {text}")).collect();
-        Self { lines, stale, nameless: why.nameless, record }
+        Self { lines, stale, nameless: why.nameless, elsewhere: false, record }
+    }
+}
+
+fn pod_text(of: &Of<'_>, names: &Names) -> String {
+    match of.place {
+        Place::Endpoint(slot, _) => names.pod_text(*slot),
+        _ => String::new(),
     }
 }
 
@@ -115,7 +139,8 @@ fn members(judged: &'static str, node: Cell, verdict: Cell, why: &Why<'_>, here:
         .with("cookie", of(&|side, _| Cell::nonzero(side.cookie())))
         .with("reason", why.reason.map_or(Cell::Absent, |reason| Cell::Text(reason_text(reason).into())))
         .with("policies", why.reason.map_or(Cell::List(Vec::new()), |reason| policies_cell(reason_policies(reason))))
-        .with("nearest", nearest.map_or(Cell::Absent, Cell::Record));
+        .with("nearest", nearest.map_or(Cell::Absent, Cell::Record))
+        .with("known_as", of(&|side, names| texts(names.class_atoms(side.class).unwrap_or_default())));
     match here {
         Some(_) => record,
         None => record.with("freed", Cell::Absent),
@@ -144,7 +169,7 @@ fn judged<'a>(of: &Of<'_>, side: &Side, names: &'a Names) -> Why<'a> {
         }
     }
     // No rule is in force.
-    if matches!(why.reason, Some(Reason::Changing | Reason::OverBudget { .. })) {
+    if matches!(why.reason, Some(Reason::Changing | Reason::OverBudget { .. } | Reason::Provisional { .. })) {
         return why;
     }
     let Some(set) = names.set(side.rules) else {
@@ -162,6 +187,13 @@ fn judged<'a>(of: &Of<'_>, side: &Side, names: &'a Names) -> Why<'a> {
         why.stale.push(format!("the catalogue does not know class {}", side.class));
         return why;
     };
+    if !side.allows() && !set.rules.is_empty() {
+        let known = match names.class_atoms(side.class).unwrap_or_default() {
+            none if none.is_empty() => "nobody of whom a rule speaks".to_owned(),
+            atoms => atoms.join(", "),
+        };
+        why.lines.push(format!("to the rules {} is {known}", ip(of.peer)));
+    }
     compare(set, &Wanted { signature, proto: of.proto, port: of.port }, side, names, &mut why);
     why
 }
