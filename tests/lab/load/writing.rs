@@ -1,11 +1,13 @@
 //! A connection on which one side writes for ever, a little at a time: whether it goes on, its reader says.
+//!
+//! What is written carries the time at which it was: so a busy machine, whose reader is late, is not taken for a connection that goes on.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -15,16 +17,36 @@ use crate::space::Space;
 /// Between two writes.
 const PACE: Duration = Duration::from_millis(5);
 const CONNECT: Duration = Duration::from_secs(5);
-/// What was sent before a connection was cut has arrived after it.
-const UNDER_WAY: Duration = Duration::from_millis(50);
+/// How long it is looked at whether a connection that is cut brings something.
 const LONG: Duration = Duration::from_millis(400);
+/// What is written at a time, in bytes; the first eight are the time.
+const RECORD: usize = 100;
 
 /// A connection that the client opened, and how much one of its ends has read of what the other writes. Dropped, it ends.
 #[derive(Debug)]
 pub struct Writing {
-    read: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    start: Instant,
+    /// Bytes that were read.
+    read: AtomicU64,
+    /// When the last of what was read had been written, in us since the start.
+    last: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 impl Writing {
@@ -40,11 +62,12 @@ impl Writing {
         let (writer, reader) = if server_writes { (accepted, opened) } else { (opened, accepted) };
         writer.set_nonblocking(true)?;
         reader.set_read_timeout(Some(PACE))?;
-        let mut new = Self { read: Arc::default(), stop: Arc::default(), threads: Vec::new() };
-        let told = Arc::clone(&new.stop);
-        new.thread(move || write(writer, &told))?;
-        let (told, count) = (Arc::clone(&new.stop), Arc::clone(&new.read));
-        new.thread(move || count_bytes(reader, &count, &told))?;
+        let (read, last, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let shared = Arc::new(Shared { start: Instant::now(), read, last, stop });
+        let mut new = Self { shared: Arc::clone(&shared), threads: Vec::new() };
+        let writes = Arc::clone(&shared);
+        new.thread(move || write(writer, &writes))?;
+        new.thread(move || read_all(reader, &shared))?;
         new.flows()?;
         Ok(new)
     }
@@ -55,7 +78,7 @@ impl Writing {
     }
 
     fn read(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
+        self.shared.read.load(Ordering::Relaxed)
     }
 
     /// That it goes on.
@@ -73,43 +96,61 @@ impl Writing {
         bail!("nothing arrives on a connection that is allowed");
     }
 
-    /// That it is cut: but for what was under way nothing arrives.
+    /// That it is cut by now: nothing of what is written from here on arrives.
     ///
     /// # Errors
     /// Something arrives.
     pub fn stands(&self) -> Result<()> {
-        thread::sleep(UNDER_WAY);
-        let before = self.read();
+        let cut = self.shared.now();
         thread::sleep(LONG);
-        match self.read() - before {
-            0 => Ok(()),
-            more => bail!("{more} bytes arrived after its permission went"),
+        match self.shared.last.load(Ordering::Relaxed).checked_sub(cut) {
+            None | Some(0) => Ok(()),
+            Some(later) => bail!("what was written {later} us after its permission went has arrived"),
         }
     }
 }
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-fn write(mut stream: TcpStream, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        // A full buffer is what is seen here of a connection that is cut.
-        let _ = stream.write(&[7; 100]);
+fn write(mut stream: TcpStream, shared: &Shared) {
+    let mut record = [0; RECORD];
+    while !shared.is_over() {
+        if let Some(time) = record.first_chunk_mut() {
+            *time = shared.now().to_be_bytes();
+        }
+        let mut rest = record.as_slice();
+        // Whole, so that the reader finds the next one's time. A full buffer is what is seen here of a connection that is cut.
+        while !rest.is_empty() && !shared.is_over() {
+            match stream.write(rest) {
+                Ok(length) => rest = rest.get(length..).unwrap_or_default(),
+                Err(_) => thread::sleep(PACE),
+            }
+        }
         thread::sleep(PACE);
     }
 }
 
-fn count_bytes(mut stream: TcpStream, count: &AtomicU64, stop: &AtomicBool) {
-    let mut buffer = [0; 4096];
-    while !stop.load(Ordering::Relaxed) {
-        if let Ok(length) = stream.read(&mut buffer) {
-            count.fetch_add(length as u64, Ordering::Relaxed);
+fn read_all(mut stream: TcpStream, shared: &Shared) {
+    let (mut buffer, mut whole) = ([0; 40 * RECORD], Vec::new());
+    while !shared.is_over() {
+        let Ok(length) = stream.read(&mut buffer) else { continue };
+        whole.extend_from_slice(buffer.get(..length).unwrap_or_default());
+        let (records, part) = whole.as_chunks::<RECORD>();
+        if let Some(time) = records.last().and_then(|record| record.first_chunk()) {
+            shared.last.fetch_max(u64::from_be_bytes(*time), Ordering::Relaxed);
+        }
+        whole = part.to_vec();
+        shared.read.fetch_add(length as u64, Ordering::Relaxed);
+        if length == 0 {
+            // The writer is gone.
+            thread::sleep(PACE);
         }
     }
 }
