@@ -10,6 +10,7 @@ mod errors;
 mod killed;
 mod labels;
 mod living;
+mod lookups;
 mod node;
 mod ports;
 mod stage;
