@@ -53,6 +53,9 @@ pub(crate) const FAR: [u8; 4] = [10, 2, 0, 7];
 pub(crate) const POD_A6: [u8; 16] = [0xfd, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
 pub(crate) const FAR6: [u8; 16] = [0xfd, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
 
+/// Rows of `peers`: a hash takes its memory whole when it is made, and the kernel gives it back late.
+const PEERS: u32 = 16_384;
+
 /// Rows of the flow tables and of `endpoint_addr`.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
@@ -159,7 +162,7 @@ pub(crate) fn create(pins: &Pins, sizes: Sizes) {
     hash! {
         maps::ENDPOINT_IF, u32, u32, maps::MAX_ENDPOINTS;
         maps::ENDPOINT_ADDR, Addr, u32, sizes.addresses;
-        maps::PEERS, Addr, u32, maps::MAX_PEERS;
+        maps::PEERS, Addr, u32, PEERS;
         maps::UPLINKS, u32, Uplink, maps::MAX_UPLINKS;
         maps::FLOW4_NEW, FlowKey4, FlowEntry, sizes.flows;
         maps::FLOW4, FlowKey4, FlowEntry, sizes.flows;

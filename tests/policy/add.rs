@@ -84,7 +84,9 @@ fn a_pod_that_is_told_late_is_isolated_until_it_is() {
     let start = Instant::now();
     let pod = stage.lab.attach(0, "late", space, attachment).unwrap_or_else(|err| panic!("{err:#}"));
     let took = start.elapsed();
-    assert!((5..8).contains(&took.as_secs()), "ADD waits 5 s for the pod's object and no longer: {took:?}");
+    // No longer than that by the agent's own word: how fast the rest of an ADD is depends on what else runs here.
+    assert!(took >= Duration::from_secs(5), "ADD waits 5 s for the pod's object: {took:?}");
+    assert!(gave_up(&stage, "late/late"), "the agent says that it waits no longer");
     let late = Guest { pod, object };
     judge(&stage, "before its object", &late, &peer, false);
     assert!(metric(&stage, "osmia_policy_endpoints{state=\"provisional\"}") == 1.0);
@@ -116,15 +118,22 @@ fn an_add_goes_on_when_the_object_comes_and_waits_for_none_where_no_policy_is_kn
         });
         (Guest { pod, object }, start.elapsed())
     };
-    let (first, took) = attach("untold");
-    assert!(took < Duration::from_secs(3), "nothing is waited for where no policy is known: {took:?}");
+    let (first, _) = attach("untold");
+    assert!(!gave_up(&stage, "quick/untold"), "nothing is waited for where no policy is known");
     stage.policy("quick", "some", "{podSelector: {matchLabels: {app: db}}}");
     let (second, took) = attach("told");
-    assert!((700..4000).contains(&took.as_millis()), "the object came after 0.7 s: {took:?}");
+    assert!(took >= Duration::from_millis(700), "it waits for its object: {took:?}");
+    assert!(!gave_up(&stage, "quick/told"), "the object came after 0.7 s");
     // Of the first one nothing is known, and by now there is a policy.
     let server = second.serves(Proto::Udp, 7000);
     let senders = [("untold", first.space(), false), ("its node", &stage.node(0).space, true)];
     stage.expect("a policy came", both(&second, &server, &senders));
+}
+
+/// Whether the agent of the first node waited in vain for a pod's object.
+fn gave_up(stage: &Stage, pod: &str) -> bool {
+    let log = std::fs::read_to_string(&stage.node(0).paths.log).unwrap();
+    log.lines().any(|line| line.contains("the source has not told of it") && line.contains(pod))
 }
 
 /// A number that the agent of the first node tells Prometheus.

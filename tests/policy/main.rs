@@ -14,3 +14,4 @@ mod lookups;
 mod node;
 mod ports;
 mod stage;
+mod visible;

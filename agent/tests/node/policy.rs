@@ -29,6 +29,8 @@ use crate::{pods::as_process, space};
 
 /// Deaths.
 const KILLS: u32 = 20;
+/// Where by then none came between a change's rows and their burial, on a machine that is too busy for it, it goes on for so many.
+const KILLS_AT_MOST: u32 = 400;
 
 fn options() -> Options {
     Options {
@@ -275,10 +277,15 @@ fn killed_between_any_two_writes_the_next_start_goes_on() {
     let run = devices();
     let begin = Instant::now();
     let mut pending = 0;
-    for n in 0..KILLS {
+    let mut kills = 0;
+    for n in 0..KILLS_AT_MOST {
+        if n >= KILLS && pending > 0 {
+            break;
+        }
+        kills += 1;
         let _ = fs::remove_file(run.path().join("ready"));
         let mut child = as_process("policy::the_agent").env("OSM_RUN", run.path()).spawn().unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         while !run.path().join("ready").exists() {
             assert!(Instant::now() < until && child.try_wait().unwrap().is_none(), "the agent does not start");
             thread::sleep(Duration::from_millis(1));
@@ -303,6 +310,6 @@ fn killed_between_any_two_writes_the_next_start_goes_on() {
         let (_, change, unknown) = Agent::start(run.path(), cluster);
         assert_eq!((unknown, change), (None, Change::default()), "a start over what is right, after kill {n}");
     }
-    println!("{KILLS} kills in {:?}, {pending} with rows to bury", begin.elapsed());
+    println!("{kills} kills in {:?}, {pending} with rows to bury", begin.elapsed());
     assert!(pending > 0, "no kill hit anything");
 }

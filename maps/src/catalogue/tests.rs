@@ -95,18 +95,22 @@ fn a_torn_last_line_is_left_out() {
 #[test]
 fn forgetting_takes_no_longer_than_learning() {
     let many = 40_000;
-    let mut catalogue = Catalogue::default();
-    let begin = Instant::now();
-    for number in 1..=many {
-        catalogue.take(Line::Class { number, signature: vec![(number, 0)] });
-    }
-    let learnt = begin.elapsed();
-    let begin = Instant::now();
-    catalogue.take(Line::Gone { atoms: vec![], classes: (1..=many).collect(), sets: vec![], cookies: vec![] });
-    assert!(catalogue.classes.is_empty());
-    let forgot = begin.elapsed();
-    // Of the square of their number it would be hundreds of times as long.
-    assert!(forgot < 20 * learnt, "{forgot:?} for what was learnt in {learnt:?}");
+    let took = || {
+        let mut catalogue = Catalogue::default();
+        let begin = Instant::now();
+        for number in 1..=many {
+            catalogue.take(Line::Class { number, signature: vec![(number, 0)] });
+        }
+        let learnt = begin.elapsed();
+        let begin = Instant::now();
+        catalogue.take(Line::Gone { atoms: vec![], classes: (1..=many).collect(), sets: vec![], cookies: vec![] });
+        assert!(catalogue.classes.is_empty());
+        (begin.elapsed(), learnt)
+    };
+    // Of the square of their number it would be hundreds of times as long, each time; a machine that does something else meanwhile is
+    // so once.
+    let tries: Vec<_> = (0..5).map(|_| took()).collect();
+    assert!(tries.iter().any(|(forgot, learnt)| *forgot < 20 * *learnt), "{tries:?}");
 }
 
 #[test]
