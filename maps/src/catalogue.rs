@@ -96,7 +96,8 @@ pub fn has_room(run: &Path) -> std::io::Result<bool> {
 }
 
 impl Catalogue {
-    /// Reads a file. Lines that are not whole end it: nothing that follows was used.
+    /// Reads a file. Lines that are not whole end it: nothing that follows was used. One of a kind that this build does not know is left out:
+    /// a newer agent wrote it.
     ///
     /// # Errors
     /// It cannot be read.
@@ -110,8 +111,11 @@ impl Catalogue {
         let mut catalogue = Self::default();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some(line) = line.strip_suffix(b"\n") else { break };
-            let Ok(line) = serde_json::from_slice(line) else { break };
-            catalogue.take(line);
+            match serde_json::from_slice(line) {
+                Ok(line) => catalogue.take(line),
+                Err(_) if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok() => {}
+                Err(_) => break,
+            }
         }
         catalogue
     }

@@ -84,8 +84,8 @@ fn a_denied_packet_names_what_isolates_and_the_nearest_miss() {
         "denied: tcp 10.2.0.7 -> 10.1.0.6:5432\n",
         "egress: judged on node 3(192.0.2.3): run osmia explain there\n",
         "ingress of shop/db-0: denied\n  isolated by shop/db, shop/default-deny (rule set 3, class 0, cookie 10)\n",
-        "  to the rules 10.2.0.7 is nobody of whom a rule speaks\n",
-        "  nearest: shop/db ingress[0]: from pods app=web: tcp 5432\n           fails on peer\n",
+        "  10.2.0.7 counts as nobody whom a rule on this node names\n",
+        "  nearest: shop/db ingress[0]: from pods app=web: tcp 5432\n           fails on peer 10.2.0.7\n",
     ] {
         assert!(ended.stdout.contains(line), "{line:?} is not in\n{}", ended.stdout);
     }
@@ -177,7 +177,7 @@ fn the_first_line_says_no_more_than_is_known_here() {
             "10.1.0.7",
             "10.96.0.10",
             "80/tcp",
-            &["\negress of slot 3 (no pod named): allowed\n  no policy isolates it\n"],
+            &["\negress of slot 3 (no pod named): allowed\n  its runtime named no pod: no policy is asked\n"],
         ),
         // Nobody has the address: allowed would be half of the truth.
         (
@@ -202,7 +202,12 @@ fn the_first_line_says_no_more_than_is_known_here() {
             &["\nnote: no pod of this node has 10.1.0.99: a packet from it that comes in"],
         ),
         // Nodes, and pods that are their node.
-        ("192.0.2.1", "shop/db-0", "80/tcp", &["  from 192.0.2.1 (this node, or a pod with its hostNetwork)\n"]),
+        (
+            "192.0.2.1",
+            "shop/db-0",
+            "80/tcp",
+            &["  from 192.0.2.1 (this node, or a pod with its hostNetwork)\n", "is judged: ask with --forwarded\n"],
+        ),
         (
             "shop/web-0",
             "192.0.2.3",
@@ -210,7 +215,12 @@ fn the_first_line_says_no_more_than_is_known_here() {
             &["\ningress: node 3(192.0.2.3) and pods with its hostNetwork are held to no policy\n"],
         ),
         // Whom the rules take it for.
-        ("shop/web-0", "shop/db-0", "5433/tcp", &["\n  to the rules 10.1.0.5 is pods app=web\n"]),
+        (
+            "shop/web-0",
+            "shop/db-0",
+            "5433/tcp",
+            &["\n  10.1.0.5 counts as pods app=web\n", "\n           fails on port 5433\n"],
+        ),
         ("shop/late-0", "198.51.100.1", "80/tcp", &["\n  provisional: no Pod object was told yet ("]),
     ] {
         let text = read(src, dst, port);

@@ -11,6 +11,7 @@ use osmia_maps::{
     layout::Endpoint,
     tables,
 };
+use rustix::mount::{MountFlags, mount};
 use serde_json::{Value, json};
 
 use crate::fixture::{
@@ -155,6 +156,33 @@ fn what_was_told_and_is_not_in_force_turns_policy_and_status_red() {
         said.iter().any(|line| line.starts_with("?the source cannot tell all") && line.ends_with("pods: no answer")),
         "{said:?}"
     );
+}
+
+#[test]
+fn a_full_run_folder_is_red_since_no_change_can_be_written() {
+    let machine = Policed::new();
+    let said = || problems(&machine).into_iter().find(|line| line.starts_with("!the run folder"));
+    assert_eq!(said(), None);
+    let run = machine.run.clone();
+    let text = fs::read(catalogue::path(&run)).unwrap();
+    machine
+        .space
+        .run(|| {
+            mount("tmpfs", &run, "tmpfs", MountFlags::empty(), Some(c"size=256k")).unwrap();
+            fs::write(catalogue::path(&run), text).unwrap();
+            assert!(fs::write(run.join("filler"), vec![0; 1 << 20]).is_err(), "it is not full");
+        })
+        .unwrap();
+    assert_eq!(
+        said().unwrap(),
+        format!(
+            "!the run folder {} is full: no change of policy comes into force until there is room on it",
+            machine.run.display()
+        )
+    );
+    let run = machine.run.clone();
+    machine.space.run(|| fs::remove_file(run.join("filler")).unwrap()).unwrap();
+    assert_eq!(said(), None);
 }
 
 #[test]

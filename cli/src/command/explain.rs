@@ -116,7 +116,11 @@ impl Explain {
             let door =
                 free.node_socket.then_some("from a socket of this node: the door rule, a node reaches its own pods");
             let egress = tell(Direction::Egress, &answer.src, dst, itself, &answer.egress);
-            let ingress = tell(Direction::Ingress, &answer.dst, src, door.or(itself), &answer.ingress);
+            let mut ingress = tell(Direction::Ingress, &answer.dst, src, door.or(itself), &answer.ingress);
+            if door.is_some() && answer.ingress.is_some_and(|side| side.free) {
+                let forwarded = "  what it only forwards with its own address (NodePort, masquerade) is judged: ask with --forwarded";
+                ingress.lines.push(forwarded.to_owned());
+            }
             explained.push(Explained { packet, port, answer, sides: [egress, ingress] });
         }
         Ok(explained)

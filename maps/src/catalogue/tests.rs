@@ -93,6 +93,16 @@ fn a_torn_last_line_is_left_out() {
 }
 
 #[test]
+fn what_a_newer_agent_says_beside_is_left_out() {
+    let whole = |lines: &[&str]| Catalogue::of(format!("{}\n", lines.join("\n")).as_bytes());
+    let class = |n: u32| format!("{{\"class\":{{\"number\":{n},\"signature\":[]}}}}");
+    let newer = whole(&[&class(1), "{\"weather\":{\"fair\":true}}", &class(2)]);
+    assert_eq!(newer.classes.keys().collect::<Vec<_>>(), [&1, &2]);
+    let torn = whole(&[&class(1), "{\"weather\":{\"fa", &class(2)]);
+    assert_eq!(torn.classes.keys().collect::<Vec<_>>(), [&1]);
+}
+
+#[test]
 fn forgetting_takes_no_longer_than_learning() {
     let many = 40_000;
     let took = || {

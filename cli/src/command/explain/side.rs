@@ -2,7 +2,7 @@
 
 use osmia_maps::{
     catalogue::{Direction, Reason, Set},
-    decode::{Cell, Context, Record, ip},
+    decode::{Cell, Context, Record, ip, protocol},
     judge::{Place, Side},
     layout::{Addr, policy::OPEN},
 };
@@ -100,7 +100,12 @@ impl Told {
         let (name, pod) = (direction_name(of.direction), pod_text(of, names));
         let verdict = if side.allows() { "allowed" } else { "denied" };
         let mut why = match (side.rules, of.freed) {
-            (OPEN, _) => Why { lines: vec!["no policy isolates it".to_owned()], ..Why::default() },
+            (OPEN, _) => {
+                let is_unnamed = matches!(of.place, Place::Endpoint(slot, _) if names.pod(*slot) == Some(None));
+                let why =
+                    if is_unnamed { "its runtime named no pod: no policy is asked" } else { "no policy isolates it" };
+                Why { lines: vec![why.to_owned()], ..Why::default() }
+            }
             (_, Some(freed)) if side.free => Why { lines: vec![freed.to_owned()], ..Why::default() },
             _ => judged(of, side, names),
         };
@@ -189,17 +194,17 @@ fn judged<'a>(of: &Of<'_>, side: &Side, names: &'a Names) -> Why<'a> {
     };
     if !side.allows() && !set.rules.is_empty() {
         let known = match names.class_atoms(side.class).unwrap_or_default() {
-            none if none.is_empty() => "nobody of whom a rule speaks".to_owned(),
+            none if none.is_empty() => "nobody whom a rule on this node names".to_owned(),
             atoms => atoms.join(", "),
         };
-        why.lines.push(format!("to the rules {} is {known}", ip(of.peer)));
+        why.lines.push(format!("{} counts as {known}", ip(of.peer)));
     }
-    compare(set, &Wanted { signature, proto: of.proto, port: of.port }, side, names, &mut why);
+    compare(of, set, &Wanted { signature, proto: of.proto, port: of.port }, side, names, &mut why);
     why
 }
 
 /// The rules of the catalogue beside the row's verdict.
-fn compare(set: &Set, wanted: &Wanted<'_>, side: &Side, names: &Names, why: &mut Why<'_>) {
+fn compare(of: &Of<'_>, set: &Set, wanted: &Wanted<'_>, side: &Side, names: &Names, why: &mut Why<'_>) {
     if side.allows() {
         let rule = set.rules.iter().find(|rule| rule.cookie == side.cookie());
         if rule.is_none_or(|rule| !miss::of(rule, wanted).is_hit()) {
@@ -221,6 +226,11 @@ fn compare(set: &Set, wanted: &Wanted<'_>, side: &Side, names: &Names, why: &mut
         return;
     }
     why.lines.push(format!("nearest: {text}"));
-    why.lines.push(format!("         fails on {}", miss.names().join(", ")));
+    let fails = miss.names().into_iter().map(|name| match name {
+        "peer" => format!("peer {}", ip(of.peer)),
+        "protocol" => format!("protocol {}", protocol::text(of.proto)),
+        _ => format!("port {}", of.port.unwrap_or_default()),
+    });
+    why.lines.push(format!("         fails on {}", fails.collect::<Vec<_>>().join(", ")));
     why.nearest = Some((rule.cookie, miss));
 }
