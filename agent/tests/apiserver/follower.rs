@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use osmia_agent::model::{Cluster, Event};
 use osmia_agent::source::kube::{Access, KubeSource};
+use osmia_lab::Space;
 use osmia_lab::apiserver::Apiserver;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -35,8 +36,13 @@ pub(crate) struct Follower {
 impl Follower {
     /// Runs a source in the apiserver's namespace.
     pub(crate) fn start(server: &Apiserver, kubeconfig: &Path, servers: &[String], state: &Path) -> Self {
+        Self::inside(&server.space, kubeconfig, servers, state)
+    }
+
+    /// Runs a source in a namespace.
+    pub(crate) fn inside(space: &Space, kubeconfig: &Path, servers: &[String], state: &Path) -> Self {
         let access = Access { kubeconfig: Some(kubeconfig.to_owned()), servers: servers.to_vec() };
-        let (space, state) = (server.space.try_clone().unwrap(), state.to_owned());
+        let (space, state) = (space.try_clone().unwrap(), state.to_owned());
         let seen = Arc::<Mutex<Seen>>::default();
         let (told, (stop, mut stopped)) = (Arc::clone(&seen), oneshot::channel());
         let thread = thread::spawn(move || {

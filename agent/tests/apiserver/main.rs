@@ -3,6 +3,7 @@
 
 mod access;
 mod away;
+mod feed;
 mod follower;
 mod objects;
 mod restarts;
