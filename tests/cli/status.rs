@@ -51,7 +51,7 @@ fn a_node_is_described() {
         assert_eq!(status.pointer(path), Some(&value), "{path}");
     }
     let loaded = status["programs"]["loaded_ago"].as_f64().unwrap();
-    assert!((5.0..60.0).contains(&loaded), "{loaded}");
+    assert!((5.0..600.0).contains(&loaded), "{loaded}");
     assert_eq!(status["maps"].as_array().unwrap().len(), tables::NAMES.len());
 
     let text = machine.osmia(&["status"]).stdout;
@@ -102,7 +102,7 @@ fn what_is_wrong_is_said() {
     }
     assert!(said.iter().any(|text| text.starts_with(&format!("layout {} is pinned as well", LAYOUT + 1))), "{said:?}");
     assert!(!said.iter().any(|text| text.starts_with("the agent")), "{said:?}");
-    assert!(after["agent"]["heartbeat"].as_f64().unwrap() < 10.0);
+    assert!(after["agent"]["heartbeat"].as_f64().unwrap() < 30.0);
 }
 
 #[test]

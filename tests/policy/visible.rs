@@ -46,7 +46,7 @@ fn until(stage: &Stage, what: &str, so: impl Fn(i32, &[String]) -> bool) {
 fn status_show_and_metrics_follow_what_is_in_force() {
     let stage = Stage::new(Encap::Auto, 1);
     stage.namespace("shop", &[]);
-    let _db = stage.pod(0, "shop", "db", &[("app", "db")]);
+    let db = stage.pod(0, "shop", "db", &[("app", "db")]);
     let good = "{podSelector: {matchLabels: {app: db}}, ingress: [{from: [{podSelector: {}}, {ipBlock: {cidr: 192.0.2.0/24}}]}]}";
     stage.policy("shop", "db", good);
     until(&stage, "well", |code, problems| code == 0 && problems.is_empty());
@@ -103,4 +103,15 @@ fn status_show_and_metrics_follow_what_is_in_force() {
     stage.lab.start_agents().unwrap();
     until(&stage, "caught up", |code, problems| code == 0 && problems.is_empty());
     assert_eq!(show()["in_force"], true);
+
+    // A pod that has completed and is still attached: its object is taken for another pod's of the name.
+    let completed = db.object.yaml().replace("phase: Running", "phase: Succeeded");
+    stage.lab.write("pod-shop-db.yaml", &completed).unwrap();
+    stage.settle();
+    let (code, explained) = ask(&stage, &["explain", "192.0.2.77", "shop/db", "80/tcp"]);
+    let reason = explained["packets"][0]["ingress"]["reason"].as_str().unwrap().to_owned();
+    assert!(code == 5 && reason.starts_with("provisional: ") && reason.contains("one that has ended"), "{explained}");
+    let (code, problems) = status(&stage);
+    let late = |line: &String| line.starts_with("?provisional") && line.ends_with(": shop/db");
+    assert!(code == 0 && problems.iter().any(late), "{code}, {problems:?}");
 }
