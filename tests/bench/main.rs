@@ -4,6 +4,7 @@
 //! belong to the machine. docs/benchmarks.md says what each metric is and why.
 
 mod cpu;
+mod hook;
 mod load;
 mod metrics;
 mod places;

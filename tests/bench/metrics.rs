@@ -2,6 +2,7 @@
 
 mod attach;
 mod cli;
+mod limits;
 mod node;
 mod plugins;
 mod test_run;
@@ -32,6 +33,9 @@ pub(crate) enum Metric {
     /// Same node, connections
     #[value(name = "3")]
     Crr,
+    /// Thousands of policies and ranges against one
+    #[value(name = "4")]
+    Rules,
     /// Across nodes, as they are
     #[value(name = "5")]
     Native,
@@ -47,6 +51,8 @@ pub(crate) enum Metric {
     /// An established flow by test-run
     #[value(name = "11")]
     TestRun,
+    /// As many rules as a node takes
+    Limits,
     /// The agent with nothing to do
     Agent,
     /// The plugin's start
@@ -60,15 +66,17 @@ pub(crate) enum Metric {
 
 impl Metric {
     /// All that a run without choice measures.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Small,
         Self::Rr,
         Self::Crr,
+        Self::Rules,
         Self::Native,
         Self::Overlay,
         Self::Bulk,
         Self::Attach,
         Self::TestRun,
+        Self::Limits,
         Self::Agent,
         Self::Plugin,
         Self::Cli,
@@ -80,11 +88,13 @@ impl Metric {
             Self::Small => "1",
             Self::Rr => "2",
             Self::Crr => "3",
+            Self::Rules => "4",
             Self::Native => "5",
             Self::Overlay => "6",
             Self::Bulk => "7",
             Self::Attach => "8",
             Self::TestRun => "11",
+            Self::Limits => "limits",
             Self::Agent => "agent",
             Self::Plugin => "plugin",
             Self::Cli => "cli",
@@ -98,11 +108,13 @@ impl Metric {
             Self::Small => traffic::small(bench),
             Self::Rr => traffic::rr(bench),
             Self::Crr => traffic::crr(bench),
+            Self::Rules => Ok([traffic::rules(bench)?, test_run::rules(bench)?].concat()),
             Self::Native => traffic::native(bench),
             Self::Overlay => traffic::overlay(bench),
             Self::Bulk => traffic::bulk(bench),
             Self::Attach => attach::measure(bench),
             Self::TestRun => test_run::measure(bench),
+            Self::Limits => limits::measure(bench),
             Self::Agent => node::idle(bench),
             Self::Plugin => node::version(bench),
             Self::Cli => cli::endpoints(bench),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use osmia_lab::{Encap, Space, Underlay};
 
-use crate::product::Product;
+use crate::product::{Product, Rules};
 use crate::references::{self, Nodes};
 
 /// A way to join two pods.
@@ -32,8 +32,12 @@ pub(crate) enum Place {
     SegmentedRouted,
     /// As that, with the kernel's VXLAN device.
     SegmentedVxlan,
-    /// Osmia: two pods of a node.
+    /// Osmia: two pods of a node, as every other place of Osmia's under one policy.
     SameNode,
+    /// As that, under thousands of policies.
+    Policies,
+    /// As that, under a policy with thousands of ranges.
+    Ranges,
     /// Osmia: two nodes, packets as they are.
     Native,
     /// Osmia: two nodes, VXLAN.
@@ -58,6 +62,8 @@ impl Place {
             Self::SegmentedRouted => "n2gro-routed",
             Self::SegmentedVxlan => "n2gro-vxlan",
             Self::SameNode => "osmia same node",
+            Self::Policies => "osmia 5,000 policies",
+            Self::Ranges => "osmia 10,000 ranges",
             Self::Native => "osmia native",
             Self::Overlay => "osmia vxlan",
             Self::SegmentedNative => "osmia native, segmenting wire",
@@ -94,11 +100,16 @@ impl Pair {
     }
 }
 
+/// Policies at [`Place::Policies`].
+const POLICIES: u16 = 5000;
+/// Ranges at [`Place::Ranges`].
+const RANGES: u32 = 10_000;
+
 /// What is built so far.
 #[derive(Default)]
 pub(crate) struct Places {
     pairs: BTreeMap<Place, Rc<Pair>>,
-    products: BTreeMap<(&'static str, bool), Rc<Product>>,
+    products: BTreeMap<(&'static str, bool, Rules), Rc<Product>>,
 }
 
 impl Places {
@@ -129,7 +140,7 @@ impl Places {
             Place::SegmentedVxlan => {
                 references::two_nodes(name, Nodes { vxlan: true, conntrack: false, segment: true })
             }
-            Place::SameNode => self.product(Encap::Native, Underlay::Passing)?.same_node(name),
+            Place::SameNode | Place::Policies | Place::Ranges => self.same_node(place)?.same_node(name),
             Place::Native => self.product(Encap::Native, Underlay::Passing)?.across(name),
             Place::Overlay => self.product(Encap::Vxlan, Underlay::Passing)?.across(name),
             Place::SegmentedNative => self.product(Encap::Native, Underlay::Segmenting)?.across(name),
@@ -137,14 +148,28 @@ impl Places {
         }
     }
 
+    /// The node of a place that is one: [`Place::SameNode`] unless the place says more of its policies.
+    pub(crate) fn same_node(&mut self, place: Place) -> Result<Rc<Product>> {
+        let rules = match place {
+            Place::Policies => Rules::Policies(POLICIES),
+            Place::Ranges => Rules::Ranges(RANGES),
+            _ => Rules::One,
+        };
+        self.governed(Encap::Native, Underlay::Passing, rules)
+    }
+
     /// The two nodes with agents.
     pub(crate) fn product(&mut self, encap: Encap, underlay: Underlay) -> Result<Rc<Product>> {
-        let key = (encap.name(), underlay == Underlay::Segmenting);
+        self.governed(encap, underlay, Rules::One)
+    }
+
+    fn governed(&mut self, encap: Encap, underlay: Underlay, rules: Rules) -> Result<Rc<Product>> {
+        let key = (encap.name(), underlay == Underlay::Segmenting, rules);
         if let Some(product) = self.products.get(&key) {
             return Ok(product.clone());
         }
-        let product = Product::build(encap, underlay);
-        let product = Rc::new(product.with_context(|| format!("two nodes with --encap {}", encap.name()))?);
+        let product = Product::build(encap, underlay, rules);
+        let product = Rc::new(product.with_context(|| format!("nodes with --encap {}", encap.name()))?);
         self.products.insert(key, product.clone());
         Ok(product)
     }

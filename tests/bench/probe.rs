@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::cpu::{self, Cpu};
 
 /// Port that servers listen at and datagrams go to.
-const PORT: u16 = 7007;
+pub(crate) const PORT: u16 = 7007;
 /// Source port of datagrams: one flow over all bursts.
 const SOURCE_PORT: u16 = 7008;
 /// Nothing that is measured takes this long.

@@ -3,7 +3,9 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -11,11 +13,17 @@ use anyhow::{Context, Result};
 const MAP_CREATE: i32 = 0;
 const MAP_LOOKUP_ELEM: i32 = 1;
 const PROG_LOAD: i32 = 5;
+const OBJ_GET: i32 = 7;
 const PROG_TEST_RUN: i32 = 10;
+const PROG_GET_FD_BY_ID: i32 = 13;
+const OBJ_GET_INFO_BY_FD: i32 = 15;
 const LINK_CREATE: i32 = 28;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
 const TCX_INGRESS: u32 = 46;
+/// Words of `struct __sk_buff`, and the one that is the device's number.
+const CONTEXT: usize = 48;
+const CONTEXT_IFINDEX: usize = 10;
 
 /// The fields of `union bpf_attr` that a command reads, in its order.
 trait Attr {}
@@ -74,6 +82,40 @@ struct TestRun {
 
 #[repr(C)]
 #[derive(Default)]
+struct ObjGet {
+    path: u64,
+    fd: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ById {
+    id: u32,
+    next: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    fd: u32,
+    length: u32,
+    info: u64,
+}
+
+/// The front of `struct bpf_link_info`.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    zero: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct LinkCreate {
     program: u32,
     ifindex: u32,
@@ -87,6 +129,9 @@ impl Attr for MapCreate {}
 impl Attr for Element {}
 impl Attr for ProgLoad {}
 impl Attr for TestRun {}
+impl Attr for ObjGet {}
+impl Attr for ById {}
+impl Attr for Info {}
 impl Attr for LinkCreate {}
 
 fn bpf<A: Attr>(command: i32, attr: &mut A) -> io::Result<i32> {
@@ -153,13 +198,36 @@ pub(crate) fn attach(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd> {
     bpf(LINK_CREATE, &mut attr).map(owned).context("attach a program by tcx (Linux 6.6 or later)")
 }
 
-/// Runs a classifier `repeat` times on one packet, starting with its Ethernet header; gives what the last run returned.
-pub(crate) fn test_run(program: BorrowedFd<'_>, packet: &[u8], repeat: u32) -> Result<u32> {
+/// What is pinned at a path of the calling thread's mounts.
+pub(crate) fn pinned(path: &Path) -> Result<OwnedFd> {
+    let text = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = ObjGet { path: text.as_ptr() as u64, ..ObjGet::default() };
+    bpf(OBJ_GET, &mut attr).map(owned).with_context(|| format!("open {}", path.display()))
+}
+
+/// The program of a pinned link.
+pub(crate) fn program_of_link(path: &Path) -> Result<OwnedFd> {
+    let link = pinned(path)?;
+    let mut info = LinkInfo::default();
+    let length = size_of::<LinkInfo>() as u32;
+    let mut attr = Info { fd: number(link.as_fd()), length, info: std::ptr::from_mut(&mut info) as u64 };
+    bpf(OBJ_GET_INFO_BY_FD, &mut attr).with_context(|| format!("ask the link {}", path.display()))?;
+    let mut attr = ById { id: info.program, ..ById::default() };
+    bpf(PROG_GET_FD_BY_ID, &mut attr).map(owned).with_context(|| format!("open the program of {}", path.display()))
+}
+
+/// Runs a classifier `repeat` times on one packet, starting with its Ethernet header, that arrives at a device of the calling thread's
+/// network; gives what the last run returned.
+pub(crate) fn test_run(program: BorrowedFd<'_>, ifindex: u32, packet: &[u8], repeat: u32) -> Result<u32> {
+    let mut context = [0_u32; CONTEXT];
+    context[CONTEXT_IFINDEX] = ifindex;
     let mut attr = TestRun {
         program: number(program),
         size_in: u32::try_from(packet.len())?,
         data_in: packet.as_ptr() as u64,
         repeat,
+        context_size_in: size_of_val(&context) as u32,
+        context_in: address(&context),
         ..TestRun::default()
     };
     bpf(PROG_TEST_RUN, &mut attr).context("run a program for a test")?;

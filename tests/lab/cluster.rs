@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::world::{Lab, Pod};
 
 /// How long a policy may take to be in force on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Lab {
     /// Tells of a namespace with these labels.
@@ -79,7 +79,7 @@ impl Lab {
     /// Writes a policy and waits until it is in force on every node; so is all that was written before.
     ///
     /// # Errors
-    /// It is not within 10 s; the file system refused.
+    /// It is not within a minute; the file system refused.
     pub fn enforce(&self, namespace: &str, name: &str, spec: &str) -> Result<()> {
         let uid = self.write_policy(namespace, name, spec)?;
         self.everywhere(&format!("policy {namespace}/{name} is in force"), |catalogue| {
@@ -90,7 +90,7 @@ impl Lab {
     /// Removes a policy and waits until it is gone on every node.
     ///
     /// # Errors
-    /// It is not within 10 s; the file system refused.
+    /// It is not within a minute; the file system refused.
     pub fn lift(&self, namespace: &str, name: &str) -> Result<()> {
         self.remove(&policy_file(namespace, name))?;
         self.everywhere(&format!("policy {namespace}/{name} is gone"), |catalogue| {

@@ -33,7 +33,7 @@ pub(super) fn idle(bench: &mut Bench) -> Result<Vec<Row>> {
         let used = Duration::from_nanos(cpu::of_process(pid)? - before);
         shares.push(100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64());
     }
-    let memory = Spread::of([resident(pid)? / 1e6])?;
+    let memory = Spread::of([memory(pid, "VmRSS:")? / 1e6])?;
     let maps = format!("{:.1} MB of maps beside it", map_memory(pid)? / 1e6);
     Ok(vec![
         Row::new("agent", "idle", "% of a core", Spread::of(shares)?, 0.2),
@@ -41,12 +41,13 @@ pub(super) fn idle(bench: &mut Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// Bytes of the process in memory (proc(5)).
-fn resident(pid: u32) -> Result<f64> {
+/// Bytes of the process in memory, by a field of its status (proc(5)): now (`VmRSS:`), at most so far (`VmHWM:`).
+pub(super) fn memory(pid: u32, field: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in status")?;
-    let kibibytes: f64 = line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("VmRSS{line}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let line = line.with_context(|| format!("no {field} in {path}"))?;
+    let kibibytes: f64 = line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("{field}{line}"))?;
     Ok(kibibytes * 1024.0)
 }
 

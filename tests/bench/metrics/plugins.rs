@@ -11,7 +11,10 @@ use osmia_cni::client::Agent;
 use osmia_cni::link::{Namespace, Netlink, Plan, build, remove};
 use osmia_cni::protocol::{Answer, Assignment, AttachmentKey, PodRef, Request};
 use osmia_lab::cni_runner::{Attachment, CniRunner, Misbehave};
-use osmia_lab::{Lab, Options, Space, Subnet, random};
+use osmia_lab::{Lab, Options, POD_NAMESPACE, Space, Subnet, random};
+use osmia_maps::layout::endpoint::E_PRESENT;
+use osmia_maps::layout::policy::OPEN;
+use osmia_maps::{Access, Pins, tables};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 
@@ -90,15 +93,37 @@ impl<'a> Plugin<'a> {
     }
 }
 
-/// Osmia on one node with a large pod range.
-pub(super) fn osmia() -> Result<Lab> {
+/// Selects every pod of [`osmia`], both ways: what is attached is isolated, and allowed what its peers are.
+const POLICY: &str = "{podSelector: {}, policyTypes: [Ingress, Egress], \
+    ingress: [{from: [{podSelector: {}}], ports: [{port: 8080}]}], \
+    egress: [{to: [{podSelector: {}}], ports: [{port: 8080}]}]}";
+
+/// A node with a large pod range. No agent runs yet.
+pub(super) fn node() -> Result<Lab> {
     let mut lab = Lab::build(Options { nodes: vec![Subnet::Near], ..Options::default() })?;
     let node = lab.nodes.first_mut().context("a lab without nodes")?;
     // A released address rests: the usual 254 would not do.
     node.manifest.pod_cidrs = vec!["10.244.64.0/20".into(), "fd00:10:244:1::/64".into()];
     lab.announce(0)?;
-    lab.start_agents()?;
     Ok(lab)
+}
+
+/// Osmia on such a node, with policy in force for all that is attached.
+pub(super) fn osmia() -> Result<Lab> {
+    let lab = node()?;
+    lab.start_agents()?;
+    lab.enforce(POD_NAMESPACE, "each-other", POLICY)?;
+    Ok(lab)
+}
+
+/// That the pods on the node of [`osmia`] are isolated in both directions.
+pub(super) fn ensure_isolated(lab: &Lab) -> Result<()> {
+    let node = lab.node(0)?;
+    let rows = node.space.run(|| tables::ENDPOINTS.open(&Pins::new(&node.paths.bpffs), Access::ReadOnly)?.rows())??;
+    let pods: Vec<_> = rows.iter().filter(|(_, row)| row.flags & E_PRESENT != 0).collect();
+    let open = pods.iter().filter(|(_, row)| row.egress_rules == OPEN || row.ingress_rules == OPEN).count();
+    ensure!(!pods.is_empty() && open == 0, "of {} pods {open} are not isolated: policy is not in force", pods.len());
+    Ok(())
 }
 
 /// Sandboxes on the node of [`osmia`].
@@ -195,6 +220,10 @@ pub(super) fn agent_part(lab: &Lab, pod: &Sandbox) -> Result<Duration> {
     let socket = node.paths.socket();
     let key = AttachmentKey::new(&pod.attachment.container_id, &pod.attachment.ifname)?;
     let netns = pod.attachment.netns.as_ref().context("a pod without a namespace")?.display().to_string();
+    let of = |name: &str| {
+        let mut arguments = pod.attachment.args.iter();
+        arguments.find(|(argument, _)| argument == name).map_or_else(String::new, |(_, value)| value.clone())
+    };
     node.space.run(|| {
         let boot = clock_gettime(ClockId::Boottime);
         let started_ns = boot.tv_sec.cast_unsigned() * 1_000_000_000 + boot.tv_nsec.cast_unsigned();
@@ -206,7 +235,7 @@ pub(super) fn agent_part(lab: &Lab, pod: &Sandbox) -> Result<Duration> {
             key: key.clone(),
             network: "osmia".into(),
             netns: netns.clone(),
-            pod: PodRef::default(),
+            pod: PodRef { namespace: POD_NAMESPACE.into(), name: of("K8S_POD_NAME"), uid: of("K8S_POD_UID") },
             started_ns,
             deadline_ms: PATIENCE.as_millis() as u64,
             config: json!({}),

@@ -1,0 +1,96 @@
+//! As many rules as a node takes: each of its endpoints under a rule set of its own with thousands of single addresses, each with a port.
+//!
+//! Nothing is measured beside it: what it takes is bounded, in rows, in time and in memory.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use osmia_lab::{Node, POD_NAMESPACE};
+use osmia_maps::layout::endpoint::E_PRESENT;
+use osmia_maps::layout::maps;
+use osmia_maps::layout::policy::OPEN;
+use osmia_maps::{Access, MapError, Pins, tables};
+
+use super::{Bench, node, plugins};
+use crate::cpu;
+use crate::report::Row;
+use crate::stats::Spread;
+
+/// Pods of the node, and policies.
+const ENDPOINTS: usize = 250;
+/// Rules of each policy.
+const RULES: usize = 2000;
+/// It must not hang.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Rows, time and memory where all rule sets name the same addresses, and where no two do.
+pub(super) fn measure(_: &mut Bench) -> Result<Vec<Row>> {
+    let mut rows = of("the same addresses", false)?;
+    rows.extend(of("other addresses in each", true)?);
+    Ok(rows)
+}
+
+fn of(name: &str, distinct: bool) -> Result<Vec<Row>> {
+    let lab = plugins::node()?;
+    lab.start_agents()?;
+    let pods = (0..ENDPOINTS).map(|n| lab.add_pod(0, &format!("p{n}"))).collect::<Result<Vec<_>>>()?;
+    let host = lab.node(0)?;
+    let pid = host.agent().as_ref().context("the agent does not run")?.pid();
+    let policies: Vec<_> = (0..ENDPOINTS).map(|n| (format!("policy-p{n}.yaml"), policy(n, distinct))).collect();
+
+    let (start, before) = (Instant::now(), cpu::of_process(pid)?);
+    for (file, text) in &policies {
+        lab.write(file, text)?;
+    }
+    while !all_isolated(host)? {
+        ensure!(start.elapsed() < PATIENCE, "{name}: not all policies are in force after {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let (took, used) = (start.elapsed(), Duration::from_nanos(cpu::of_process(pid)? - before));
+
+    let (verdicts, ranges) = host.space.run(|| {
+        let pins = Pins::new(&host.paths.bpffs);
+        let (mut verdicts, mut ranges) = (0_usize, 0_usize);
+        tables::VERDICTS.open(&pins, Access::ReadOnly)?.each_batch(|keys, _| count(&mut verdicts, keys.len()))?;
+        tables::PEER_BLOCKS.open(&pins, Access::ReadOnly)?.each_batch(|keys, _| count(&mut ranges, keys.len()))?;
+        Ok::<_, MapError>((verdicts, ranges))
+    })??;
+    let rules = pods.len() * RULES;
+    // Rules that there is no room for have no rows, and cost none of what is bounded here.
+    ensure!(verdicts >= rules, "{name}: {verdicts} rows for {rules} rules: some are not in force");
+    let (resident, peak) = (node::memory(pid, "VmRSS:")? / 1e6, node::memory(pid, "VmHWM:")? / 1e6);
+    let row = |what: &str, unit: &str, value: f64, most: f64| {
+        Ok::<_, anyhow::Error>(Row::new("limits", format!("{name}: {what}"), unit, Spread::of([value])?, most))
+    };
+    Ok(vec![
+        row("verdict rows", "a rule", verdicts as f64 / rules as f64, 2.01)?
+            .with(format!("{verdicts} of {} rows, {ranges} ranges", maps::MAX_VERDICTS)),
+        row("in force, the agent's CPU", "s", used.as_secs_f64(), 20.0)?.with(format!("{:.1} s", took.as_secs_f64())),
+        row("the agent's memory at its peak", "MB", peak, 1000.0)?.with(format!("{resident:.0} MB afterwards")),
+    ])
+}
+
+fn count(all: &mut usize, more: usize) -> Result<(), MapError> {
+    *all += more;
+    Ok(())
+}
+
+fn all_isolated(node: &Node) -> Result<bool> {
+    let rows = node.space.run(|| tables::ENDPOINTS.open(&Pins::new(&node.paths.bpffs), Access::ReadOnly)?.rows())??;
+    let isolated = rows.iter().filter(|(_, row)| row.flags & E_PRESENT != 0 && row.ingress_rules != OPEN).count();
+    Ok(isolated >= ENDPOINTS)
+}
+
+/// The policy of pod number `pod`.
+fn policy(pod: usize, distinct: bool) -> String {
+    let first = if distinct { pod * RULES } else { 0 };
+    let mut text = format!(
+        "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{namespace: {POD_NAMESPACE}, name: p{pod}, uid: p{pod}}}\nspec:\n  podSelector: {{matchLabels: {{app: p{pod}}}}}\n  ingress:\n"
+    );
+    for rule in 0..RULES {
+        let [_, b, c, d] = ((first + rule) as u32).to_be_bytes();
+        text += &format!("  - {{from: [{{ipBlock: {{cidr: 20.{b}.{c}.{d}/32}}}}], ports: [{{port: {}}}]}}\n", rule + 1);
+    }
+    text
+}
