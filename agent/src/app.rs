@@ -39,7 +39,7 @@ use crate::{
     model::{Numbers, Settings},
     program::{self, Attaching, Dataplane, OBJECT, Options, ProgramLog},
     publish::Publisher,
-    readiness::Readiness,
+    readiness::{Readiness, Task},
     serve::{heartbeat, http, metrics::Metrics, socket},
     source::Source,
     sys,
@@ -149,12 +149,19 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     let file = catalogue::path(&args.run);
     let names = Catalogue::read(&file).with_context(|| format!("cannot read {}", file.display()))?.endpoints;
     let (facts, pods) = (model.facts(), model.pods());
-    let attachments = Attachments::open(&args.state, &boot_id, facts, &pods, &names, outside, limits).await?;
+    let attachments = Attachments::open(&args.state, &boot_id, facts, pods.as_ref(), &names, outside, limits).await?;
     journal.done();
-    // Before the first ADD, and before a queued DEL: until now each endpoint's rules stayed as an earlier agent left them.
+    // Before the first ADD, and before a queued DEL: until now each endpoint's rules stayed as an earlier agent left them. So they go on
+    // where the source has not told all yet.
     shared.begin_policy(attachments.locals());
     tokio::spawn(shared.clone().tend_policy());
-    policy.done();
+    let mut policy = Some(policy);
+    let begun = |policy: &mut Option<Task>| {
+        if let Some(policy) = policy.take_if(|_| shared.policy_has_begun()) {
+            policy.done();
+        }
+    };
+    begun(&mut policy);
     let drained = attachments.drain(&args.state).await?;
     let cni = socket::bind(&args.run.join("cni.sock"))?;
     // Only now: a plugin that waited for the queue finds the socket open.
@@ -176,7 +183,9 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
             () = stop.changed() => break,
             (events, since) = source.next() => {
                 tell_problems(&source, &shared, &metrics);
-                if !model.take(events, since) && !retry {
+                let nodes = model.take(events, since);
+                begun(&mut policy);
+                if !nodes && !retry {
                     continue;
                 }
                 if model.awaits_ways() {

@@ -11,7 +11,7 @@ pub mod settings;
 pub mod underlay;
 
 pub use cluster::{Cluster, NamespaceObject, NodeObject, PodObject};
-pub use event::Event;
+pub use event::{Event, Kind};
 pub use labels::{Labels, Requirement, Selector};
 pub use numbers::Numbers;
 pub use policy::{NamedPort, PolicyObject};

@@ -63,6 +63,11 @@ impl Shared {
         self.open().policing.source(problems);
     }
 
+    /// See [`Policing::has_begun`].
+    pub(super) fn policy_has_begun(&self) -> bool {
+        self.open().policing.has_begun()
+    }
+
     /// See [`Policing::told`].
     pub(super) fn told(&self) -> watch::Receiver<()> {
         self.open().policing.told()

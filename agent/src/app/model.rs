@@ -8,7 +8,7 @@ use super::dataplane::Shared;
 use crate::{
     attachments::{NodeFacts, known::Pods},
     compile::{Desired, addresses_to_resolve, compile, pod_mtu},
-    model::{Event, Numbers, Settings, Underlay},
+    model::{Event, Kind, Numbers, Settings, Underlay},
     serve::metrics::Metrics,
     underlay::Wanted,
 };
@@ -55,9 +55,9 @@ impl Model {
         &self.settings
     }
 
-    /// The pods of the source, of all nodes.
-    pub(super) fn pods(&self) -> Pods {
-        self.shared.with_cluster(|cluster| cluster.pods.clone())
+    /// The pods of the source, of all nodes; `None`: it has not told of all yet.
+    pub(super) fn pods(&self) -> Option<Pods> {
+        self.shared.with_cluster(|cluster| cluster.told.contains(&Kind::Pod).then(|| cluster.pods.clone()))
     }
 
     /// Takes in events that came at `since`; whether there is something to bring. What they say of policy is in force when this returns.

@@ -84,8 +84,11 @@ struct News {
 /// Cluster, policies and catalogue.
 pub(super) struct Policing<R: Rows> {
     cluster: Cluster,
-    /// `None` until the source has told all it knows: until then every row stays as it is.
+    /// `None` until the endpoints are known and the source has told everything of each kind: until then every row stays as it is, and who
+    /// comes is shut.
     policies: Option<Policies>,
+    /// The endpoints are known.
+    begun: bool,
     locals: BTreeMap<u32, Local>,
     catalogue: CatalogueFile,
     generation: u64,
@@ -126,6 +129,7 @@ impl<R: Rows> Policing<R> {
         Ok(Self {
             cluster: Cluster::default(),
             policies: None,
+            begun: false,
             locals: BTreeMap::new(),
             catalogue: CatalogueFile::open(run)?,
             generation: 0,
@@ -166,9 +170,12 @@ impl<R: Rows> Policing<R> {
         self.retry
     }
 
-    /// Whether an ADD of this pod shall wait for its object: what is not told may be isolated.
+    /// Whether an ADD of this pod shall wait for its object, or for what else it is judged by: what is not told may isolate it.
     pub(super) fn awaits(&self, pod: &PodKey) -> bool {
         let Cluster { pods, namespaces, policies, .. } = &self.cluster;
+        if !self.cluster.untold().is_empty() {
+            return true;
+        }
         pods.get(pod).is_none_or(|pod| !pod.has_network()) && (!namespaces.contains_key(&pod.0) || !policies.is_empty())
     }
 
@@ -176,14 +183,16 @@ impl<R: Rows> Policing<R> {
     pub(super) fn take(&mut self, dataplane: &mut R, events: Vec<Event>, since: Instant) -> Taken {
         let mut taken = Taken::default();
         let mut touched = Vec::new();
+        let mut told = false;
         for event in events {
-            let (about, kind) = (touched_by(&event), kind(&event));
+            let (about, kind) = (about(&event), kind(&event));
             if !self.cluster.apply(event) {
                 continue;
             }
             match about {
-                None => taken.nodes = true,
-                Some(about) => {
+                About::Node => taken.nodes = true,
+                About::Kind => told = true,
+                About::Policy(about) => {
                     if let Touched::Policy(policy) = &about {
                         self.news.policies.insert(policy.clone());
                     }
@@ -192,23 +201,51 @@ impl<R: Rows> Policing<R> {
                 }
             }
         }
+        let is_news = told || !touched.is_empty();
         if !touched.is_empty() {
             self.follow(dataplane, touched);
+        }
+        if told && self.policies.is_none() && self.has_begun() {
+            tracing::info!("the source has told all that policy waited for");
+            self.first_try(dataplane);
+        }
+        if is_news {
             self.told.send_replace(());
         }
         taken
     }
 
-    /// The source has told all it knows, and these endpoints are there: from now on the maps follow.
+    /// These endpoints are there: once the source has told everything of each kind, the maps follow. Whether they do now.
     pub(super) fn begin(&mut self, dataplane: &mut R, locals: BTreeMap<u32, Local>) {
         self.locals = locals;
-        // Which of them are news the catalogue tells.
+        self.begun = true;
+        self.first_try(dataplane);
+        let untold = self.cluster.untold();
+        if !untold.is_empty() {
+            tracing::error!(
+                ?untold,
+                "policy waits for the source to tell all of these: rules stay as they were, new pods are isolated"
+            );
+        }
+    }
+
+    /// Whether the source has told all that policy waited for.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun && self.cluster.untold().is_empty()
+    }
+
+    fn first_try(&mut self, dataplane: &mut R) {
+        // Which policies are news the catalogue tells.
         self.news.policies.clear();
         self.try_again(dataplane);
     }
 
     /// Reads what is in the maps and the catalogue, and writes what differs from what ought to be.
     pub(super) fn try_again(&mut self, dataplane: &mut R) {
+        if !self.has_begun() {
+            self.retry = None;
+            return;
+        }
         let result = self.resume(dataplane).and_then(|()| self.catch_up());
         self.retry = None;
         if result.is_ok() {
@@ -235,7 +272,7 @@ impl<R: Rows> Policing<R> {
             }
             Some(_) => self.admit(dataplane, slot, local)?,
         };
-        if rules == SHUT {
+        if rules == SHUT && self.cluster.untold().is_empty() {
             self.refused.insert(slot);
         }
         let endpoint = Endpoint { egress_rules: rules.egress, ingress_rules: rules.ingress, ..endpoint };
@@ -296,6 +333,7 @@ impl<R: Rows> Policing<R> {
             let isolated = self.policies.as_ref().is_some_and(|policies| policies.rules(*slot) != Rules::default());
             match &local.pod {
                 None => counts.unmanaged += 1,
+                Some(_) if self.policies.is_none() => counts.provisional += 1,
                 Some(_) if !isolated => counts.open += 1,
                 Some(pod) if self.cluster.pods.contains_key(pod) => counts.isolated += 1,
                 Some(_) => counts.provisional += 1,
@@ -471,13 +509,22 @@ impl<R: Rows> Policing<R> {
     }
 }
 
-/// What an event is about; `None`: a node, of which no policy speaks.
-fn touched_by(event: &Event) -> Option<Touched> {
+/// What an event is about.
+enum About {
+    /// A node, of which no policy speaks.
+    Node,
+    /// All of a kind.
+    Kind,
+    Policy(Touched),
+}
+
+fn about(event: &Event) -> About {
     match event {
-        Event::Node(..) | Event::NodeGone(_) => None,
-        Event::Namespace(name, _) | Event::NamespaceGone(name) => Some(Touched::Namespace(name.clone())),
-        Event::Pod(key, _) | Event::PodGone(key) => Some(Touched::Pod(key.clone())),
-        Event::Policy(key, _) | Event::PolicyGone(key) => Some(Touched::Policy(key.clone())),
+        Event::Node(..) | Event::NodeGone(_) => About::Node,
+        Event::Told(_) => About::Kind,
+        Event::Namespace(name, _) | Event::NamespaceGone(name) => About::Policy(Touched::Namespace(name.clone())),
+        Event::Pod(key, _) | Event::PodGone(key) => About::Policy(Touched::Pod(key.clone())),
+        Event::Policy(key, _) | Event::PolicyGone(key) => About::Policy(Touched::Policy(key.clone())),
     }
 }
 
@@ -488,6 +535,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Namespace(..) | Event::NamespaceGone(_) => "namespace",
         Event::Pod(..) | Event::PodGone(_) => "pod",
         Event::Policy(..) | Event::PolicyGone(_) => "policy",
+        Event::Told(_) => "all",
     }
 }
 

@@ -198,8 +198,16 @@ impl Node {
             pod_mtu: 1450,
             ipv6: true,
         };
-        Attachments::open(self.state.path(), self.boot, facts, &self.pods, &self.names, outside, Limits::default())
-            .await
+        Attachments::open(
+            self.state.path(),
+            self.boot,
+            facts,
+            Some(&self.pods),
+            &self.names,
+            outside,
+            Limits::default(),
+        )
+        .await
     }
 
     pub(crate) fn published(&self) -> usize {

@@ -32,7 +32,8 @@ const QUEUE_LOCK: Duration = Duration::from_secs(10);
 
 impl Attachments {
     /// Reads the journal, compares it with rows, links and the source's pods, mends each difference and says it. `names` are the pods that the
-    /// catalogue of policies knows of endpoints: those whose record was lost have their pod of it.
+    /// catalogue of policies knows of endpoints: those whose record was lost have their pod of it. Without `pods`, which the source has not
+    /// told yet, nothing is compared with them.
     ///
     /// # Errors
     /// Journal, maps or links cannot be read, or the journal is of another boot and cannot be replaced.
@@ -40,7 +41,7 @@ impl Attachments {
         state_folder: &Path,
         boot_id: &str,
         facts: NodeFacts,
-        pods: &Pods,
+        pods: Option<&Pods>,
         names: &Names,
         outside: Outside,
         limits: Limits,
@@ -94,7 +95,7 @@ impl Attachments {
         }
         attachments.name_lost(names);
         // Before anything is published: an attachment that is named then keeps its status file.
-        differences += attachments.compare_with_source(pods);
+        differences += pods.map_or(0, |pods| attachments.compare_with_source(pods));
         attachments.say_unknown();
         attachments.first_compaction(!folded.goes_on).await?;
         attachments.publish_all();

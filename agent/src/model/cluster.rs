@@ -1,11 +1,15 @@
 //! The cluster's objects, folded to the fields that matter.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Labels, NamedPort, PolicyObject};
+use super::{Event, Kind, Labels, NamedPort, PolicyObject};
 
 /// Everything a source has told.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,6 +22,8 @@ pub struct Cluster {
     pub namespaces: BTreeMap<String, NamespaceObject>,
     /// NetworkPolicies by (namespace, name).
     pub policies: BTreeMap<(String, String), PolicyObject>,
+    /// The kinds of which everything was told once. Of another kind what is missing here may be there all the same.
+    pub told: BTreeSet<Kind>,
 }
 
 impl Cluster {
@@ -32,7 +38,14 @@ impl Cluster {
             Event::NamespaceGone(name) => self.namespaces.remove(&name).is_some(),
             Event::Policy(key, policy) => set(&mut self.policies, key, policy),
             Event::PolicyGone(key) => self.policies.remove(&key).is_some(),
+            Event::Told(kind) => self.told.insert(kind),
         }
+    }
+
+    /// The kinds of which not everything was told yet.
+    #[must_use]
+    pub fn untold(&self) -> Vec<Kind> {
+        Kind::ALL.into_iter().filter(|kind| !self.told.contains(kind)).collect()
     }
 }
 

@@ -2,6 +2,24 @@
 
 use super::{NamespaceObject, NodeObject, PodObject, PolicyObject};
 
+/// What objects there are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// Node.
+    Node,
+    /// Namespace.
+    Namespace,
+    /// NetworkPolicy.
+    Policy,
+    /// Pod.
+    Pod,
+}
+
+impl Kind {
+    /// Each of them.
+    pub const ALL: [Self; 4] = [Self::Node, Self::Namespace, Self::Policy, Self::Pod];
+}
+
 /// One change of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -21,4 +39,6 @@ pub enum Event {
     Policy((String, String), PolicyObject),
     /// A NetworkPolicy is gone.
     PolicyGone((String, String)),
+    /// All that there was of a kind has been told before this, now or, of what a source knows from before, some time.
+    Told(Kind),
 }

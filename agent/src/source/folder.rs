@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::ErrorKind,
+    mem,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -23,7 +24,7 @@ use manifest::Refused;
 use watch::{Change, Watch};
 
 use super::{arrival::Lookout, object::Object, saved::Saved};
-use crate::model::Event;
+use crate::model::{Event, Kind};
 
 /// Longest manifest that is read, bytes.
 const MAX_FILE: u64 = 16 << 20;
@@ -39,6 +40,8 @@ pub struct Folder {
     stamps: BTreeMap<FileId, Stamp>,
     /// The folder itself is missing.
     missing: bool,
+    /// It was said that all there is was told: once the folder was read, or it is known what its files said last.
+    told: bool,
 }
 
 /// A [`Folder`] and its watch.
@@ -84,13 +87,23 @@ impl Folder {
     /// The state folder cannot be used.
     pub fn open(dir: &Path, state: &Path) -> Result<(Self, Vec<Event>)> {
         let (saved, records) = Saved::open(&state.join("source").join("folder"))?;
-        let mut folder =
-            Self { dir: dir.to_owned(), saved, files: Files::default(), stamps: BTreeMap::new(), missing: false };
+        let mut folder = Self {
+            dir: dir.to_owned(),
+            saved,
+            files: Files::default(),
+            stamps: BTreeMap::new(),
+            missing: false,
+            told: false,
+        };
         let mut events = Vec::new();
+        let is_known = !records.is_empty();
         for (file, objects) in records {
             events.extend(folder.files.set(&file, objects));
         }
         events.extend(folder.scan());
+        if is_known {
+            events.extend(folder.all_told());
+        }
         Ok((folder, events))
     }
 
@@ -118,7 +131,16 @@ impl Folder {
         for file in self.files.known().union(&found) {
             events.extend(self.read(file));
         }
+        events.extend(self.all_told());
         events
+    }
+
+    /// All there is was told, of each kind; nothing where it was said before.
+    fn all_told(&mut self) -> Vec<Event> {
+        match mem::replace(&mut self.told, true) {
+            true => Vec::new(),
+            false => Kind::ALL.map(Event::Told).into(),
+        }
     }
 
     /// Reads one file if it changed.

@@ -2,9 +2,10 @@
 //!
 //! Invariant: of what it told only keys and fingerprints stay in memory. What is told twice is told once; what is not in a list any more
 //! is gone, also if it went while nobody watched; an object that cannot be read stays as it was read last. While the apiserver is away
-//! all stays as it was, over a restart too.
+//! all stays as it was, over a restart too; what is listed after such a restart is told of all kinds together, so that no pod is judged
+//! by policies that are older than itself.
 
-use std::{future, path::Path, sync::Arc, task::Poll, time::Duration};
+use std::{future, mem, path::Path, sync::Arc, task::Poll, time::Duration};
 
 use anyhow::Result;
 use backon::ExponentialBuilder;
@@ -30,10 +31,12 @@ use told::{KINDS, News, Told};
 use watched::{Kind, Watched};
 
 use super::arrival::Lookout;
-use crate::model::Event;
+use crate::model::{self, Event};
 
-/// How long a start waits for the apiserver where a copy of what it said last is there.
+/// How long a start waits for the apiserver where a copy of what it said last is there, or for the other kinds once Nodes are listed.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long after such a start what is listed waits for the kinds that are not: longer than a large cluster takes to list.
+const TOGETHER: Duration = Duration::from_secs(20);
 /// How many news of a kind are taken before it is another kind's turn, and the agent's.
 const TURN: usize = 64;
 /// Between two tries, doubled from the first to the second, and up to as much again; back to the first after a while without failure.
@@ -45,9 +48,16 @@ pub struct KubeSource {
     connection: Arc<Connection>,
     watches: [Watch; KINDS],
     told: Told,
-    /// What [`Self::first`] has not given yet.
-    first: Vec<Event>,
-    opened: time::Instant,
+    /// What the copy of what an apiserver said last says, until it is given.
+    copied: Vec<Event>,
+    /// What an apiserver said since, and was not given yet.
+    held: Vec<Event>,
+    /// When the first of it came.
+    held_since: Option<time::Instant>,
+    /// Until when something is waited for: [`Self::first`], or that what is listed after it is complete.
+    until: Option<time::Instant>,
+    /// Some kind was waited for in vain: each is told as it comes.
+    apart: bool,
     lookout: Lookout,
 }
 
@@ -62,45 +72,85 @@ impl KubeSource {
         Ok(Self::over(connection, told))
     }
 
-    fn over(connection: Arc<Connection>, (told, first): (Told, Vec<Event>)) -> Self {
+    fn over(connection: Arc<Connection>, (told, copied): (Told, Vec<Event>)) -> Self {
         let client = connection.client();
+        // In the order of the model's kinds.
         let watches = [
             Watch::new::<watched::Node>(&client),
             Watch::new::<watched::Namespace>(&client),
             Watch::new::<watched::Policy>(&client),
             Watch::new::<watched::Pod>(&client),
         ];
-        Self { connection, watches, told, first, opened: time::Instant::now(), lookout: Lookout::new() }
+        Self {
+            connection,
+            watches,
+            told,
+            copied,
+            held: Vec::new(),
+            held_since: None,
+            until: None,
+            apart: false,
+            lookout: Lookout::new(),
+        }
     }
 
     /// What to start with: everything, listed once. Where all was listed once before, what was said then is enough while no apiserver
-    /// answers; else one is waited for. Cancel-safe.
+    /// answers. Else the Nodes are waited for, without which nothing can be done here, and the other kinds not for long. Cancel-safe.
     pub async fn first(&mut self) -> Vec<Event> {
-        let until = self.told.has_copy().then(|| self.opened + PATIENCE);
         while !self.told.is_complete() {
-            let Some(until) = until else {
-                let (events, _) = self.next().await;
-                self.first.extend(events);
+            if !self.told.has_copy() && !self.told.is_listed(model::Kind::Node) {
+                self.gather().await;
                 continue;
-            };
-            let next = time::timeout_at(until, self.next()).await;
-            let is_late = next.is_err();
-            self.first.extend(next.into_iter().flat_map(|(events, _)| events));
-            if is_late || !self.connection.failing().is_empty() {
-                tracing::warn!("no apiserver answers in time; starting with what it said last");
+            }
+            let until = *self.until.get_or_insert_with(|| time::Instant::now() + PATIENCE);
+            let is_late = time::timeout_at(until, self.gather()).await.is_err();
+            if is_late || (self.told.has_copy() && !self.connection.failing().is_empty()) {
+                let without_a_copy = !self.told.has_copy();
+                tracing::warn!(without_a_copy, "no apiserver tells all in time; starting with what it said last");
                 break;
             }
         }
-        std::mem::take(&mut self.first)
+        self.until = None;
+        let mut events = mem::take(&mut self.copied);
+        if self.told.is_complete() || !self.told.has_copy() {
+            events.append(&mut self.held);
+            self.held_since = None;
+        }
+        events
     }
 
     /// Waits for changes; they and when the first of them came, before it was parsed. Cancel-safe.
     pub async fn next(&mut self) -> (Vec<Event>, time::Instant) {
+        match self.together_until() {
+            None => self.gather().await,
+            Some(until) if time::timeout_at(until, self.gather()).await.is_err() => {
+                tracing::warn!("some kinds cannot be listed: the others are told without them");
+                self.apart = true;
+            }
+            Some(_) => {}
+        }
+        if self.together_until().is_some() {
+            return (Vec::new(), time::Instant::now());
+        }
+        (mem::take(&mut self.held), self.held_since.take().unwrap_or_else(time::Instant::now))
+    }
+
+    /// Until when what is listed after a start from the copy waits for the kinds that are not listed yet; `None`: for none, or nothing is.
+    fn together_until(&mut self) -> Option<time::Instant> {
+        let begun = !self.held.is_empty() || model::Kind::ALL.into_iter().any(|kind| self.told.is_listed(kind));
+        if self.apart || self.told.is_complete() || !self.told.has_copy() || !begun {
+            return None;
+        }
+        Some(*self.until.get_or_insert_with(|| time::Instant::now() + TOGETHER))
+    }
+
+    /// Waits for news and takes them in. Cancel-safe.
+    async fn gather(&mut self) {
         let mut look = self.lookout.look();
         let news = future::poll_fn(|context| {
             let since = look.since();
             let mut news = Vec::new();
-            for (kind, watch) in self.watches.iter_mut().enumerate() {
+            for (kind, watch) in model::Kind::ALL.into_iter().zip(&mut self.watches) {
                 for _ in 0..TURN {
                     let Poll::Ready(Some(one)) = watch.stream.poll_next_unpin(context) else { break };
                     news.push((kind, one));
@@ -110,12 +160,13 @@ impl KubeSource {
         });
         let (news, since) = news.await;
         drop(look);
-        let mut events = Vec::new();
         for (kind, said) in news {
-            self.take(kind, said, &mut events);
+            self.take(kind, said);
+        }
+        if !self.held.is_empty() {
+            self.held_since.get_or_insert(since);
         }
         self.told.save();
-        (events, since)
     }
 
     /// What cannot be asked for or read, and why.
@@ -126,12 +177,12 @@ impl KubeSource {
         self.connection.failing().into_iter().chain(stuck).chain(self.told.problems()).collect()
     }
 
-    fn take(&mut self, kind: usize, said: Result<News, watcher::Error>, events: &mut Vec<Event>) {
-        let watch = &mut self.watches[kind];
+    fn take(&mut self, kind: model::Kind, said: Result<News, watcher::Error>) {
+        let watch = &mut self.watches[kind as usize];
         match said {
             Ok(news) => {
                 watch.stuck = None;
-                self.told.take(kind, news, events);
+                self.told.take(kind, news, &mut self.held);
             }
             Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) if status.code == 422 && watch.streams => {
                 tracing::info!(kind = watch.plural, "this apiserver has no streaming lists: listing in pages");

@@ -102,7 +102,7 @@ async fn open(state: &Path, kernel: &Kernel) -> Arc<Attachments> {
     };
     let facts =
         NodeFacts { name: "n".into(), pod_cidrs: vec!["10.1.0.0/24".parse().unwrap()], pod_mtu: 1500, ipv6: false };
-    Attachments::open(state, "boot", facts, &Default::default(), &Default::default(), outside, Limits::default())
+    Attachments::open(state, "boot", facts, Some(&Default::default()), &Default::default(), outside, Limits::default())
         .await
         .unwrap()
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     attachments::fake::TestClock,
-    model::{NamespaceObject, PodObject, PolicyObject, Selector, policy::Direction},
+    model::{Kind, NamespaceObject, PodObject, PolicyObject, Selector, policy::Direction},
 };
 
 /// Maps.
@@ -136,6 +136,11 @@ fn pod(name: &str) -> Event {
     Event::Pod(key(name), PodObject::default())
 }
 
+/// All there is was told.
+fn all() -> Vec<Event> {
+    Kind::ALL.map(Event::Told).into()
+}
+
 fn endpoint(host: u8) -> Endpoint {
     Endpoint { ifindex: u32::from(host), flags: E_PRESENT | E_READY, v4: [10, 0, 0, host], ..Endpoint::default() }
 }
@@ -148,6 +153,7 @@ impl World {
         let run = TempDir::new().unwrap();
         let mut new = Self { policing: agent(&run), run, maps: Maps::default() };
         new.tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);
+        new.tell(all());
         new.policing.begin(&mut new.maps, BTreeMap::new());
         new
     }
@@ -185,6 +191,7 @@ impl World {
         let locals = self.policing.locals.clone();
         self.policing = agent(&self.run);
         self.tell(events);
+        self.tell(all());
         self.policing.begin(&mut self.maps, locals);
     }
 }
@@ -367,6 +374,29 @@ async fn before_the_source_has_told_all_rows_stay_as_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_is_open_until_each_kind_was_told() {
+    let mut world = World::new();
+    let namespace = || Event::Namespace("ns".into(), NamespaceObject::default());
+    world.tell(vec![pod("a")]);
+    assert_eq!(world.put(1, "a"), OPEN);
+    let locals = world.policing.locals.clone();
+    world.policing = agent(&world.run);
+    // All but the policies, so that none seems to be there.
+    let told = [Kind::Node, Kind::Namespace, Kind::Pod].map(Event::Told);
+    world.tell([namespace(), pod("a"), pod("b")].into_iter().chain(told).collect());
+    world.policing.begin(&mut world.maps, locals);
+    assert!(world.policing.awaits(&key("b")), "an ADD waits for them");
+    assert_eq!((world.rules(1), world.put(2, "b")), (OPEN, SHUT), "rules stay, and who comes is isolated");
+    assert_eq!((world.policing.counts().provisional, world.policing.counts().refused), (2, 0));
+    assert!(!world.policing.has_begun());
+    let told = world.policing.told();
+    world.tell(vec![deny(), Event::Told(Kind::Policy)]);
+    assert!(told.has_changed().unwrap() && world.policing.has_begun() && !world.policing.awaits(&key("b")));
+    assert!(world.rules(1) > SHUT && world.rules(1) == world.rules(2), "{:?}", world.rules(1));
+    assert_eq!(world.catalogue().endpoints[&2].as_ref().unwrap().to_string(), "ns/b");
+}
+
+#[tokio::test(start_paused = true)]
 async fn rows_that_are_in_use_again_are_not_buried() {
     let mut world = World::new();
     world.tell(vec![pod("a"), deny()]);
@@ -455,6 +485,7 @@ async fn pods_that_come_and_go_leave_no_history_behind() {
 fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
     let run = TempDir::new().unwrap();
     let (mut policing, mut maps) = (agent(&run), Maps::default());
+    policing.take(&mut maps, all(), Instant::now());
     assert!(policing.awaits(&key("a")), "the namespace is not known");
     let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
     tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);

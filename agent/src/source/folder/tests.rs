@@ -4,7 +4,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
-use crate::model::Cluster;
+use crate::model::{Cluster, Kind};
 
 struct World {
     dir: TempDir,
@@ -170,4 +170,22 @@ async fn a_folder_that_is_replaced_is_followed() {
     until(&mut world, &mut source, &["a"]).await;
     fs::write(dir.join("2.yaml"), node("b")).unwrap();
     until(&mut world, &mut source, &["a", "b"]).await;
+}
+
+#[test]
+fn all_is_told_once_the_folder_was_read_or_is_known_from_before() {
+    let mut world = World::new();
+    let dir = world.dir.path().to_owned();
+    fs::remove_dir(&dir).unwrap();
+    let mut folder = world.open();
+    assert_eq!(world.cluster.untold(), Kind::ALL, "nobody has seen what is in it");
+    fs::create_dir(&dir).unwrap();
+    world.write("1.yaml", &node("a"));
+    let events = folder.scan();
+    world.take(events);
+    assert_eq!(world.cluster.untold(), []);
+    fs::remove_dir_all(&dir).unwrap();
+    world.open();
+    assert_eq!((world.cluster.untold(), world.nodes()), (vec![], vec!["a"]), "what it said last is known");
+    fs::create_dir(&dir).unwrap();
 }

@@ -10,7 +10,7 @@ use kube::client::Body;
 use tempfile::TempDir;
 
 use super::*;
-use crate::model::Cluster;
+use crate::model::{Cluster, Kind};
 
 /// One answer.
 enum Reply {
@@ -73,17 +73,22 @@ struct World {
     script: Shared,
     source: KubeSource,
     cluster: Cluster,
-    _state: TempDir,
+    state: TempDir,
 }
 
 impl World {
     /// With these answers about nodes; of the other kinds there is nothing.
     fn new(newest: u64, nodes: impl IntoIterator<Item = Reply>) -> Self {
+        Self::over(TempDir::new().unwrap(), newest, [("nodes", nodes.into_iter().collect())])
+    }
+
+    /// With these answers, and what a state folder holds; of the other kinds there is nothing.
+    fn over(state: TempDir, newest: u64, answers: impl IntoIterator<Item = (&'static str, VecDeque<Reply>)>) -> Self {
         let mut script = Script { newest, ..Script::default() };
-        script.replies.insert("nodes", nodes.into_iter().collect());
-        for kind in ["namespaces", "pods", "networkpolicies"] {
+        for kind in ["nodes", "namespaces", "pods", "networkpolicies"] {
             script.replies.insert(kind, [Reply::Text(end(1))].into());
         }
+        script.replies.extend(answers);
         let script = Arc::new(Mutex::new(script));
         let shared = Arc::clone(&script);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -97,9 +102,8 @@ impl World {
         });
         let connection =
             Connection::over(Access::default(), vec![("fake".to_owned(), Client::new(service, "default"))]);
-        let state = TempDir::new().unwrap();
         let source = KubeSource::over(connection, Told::open(&state.path().join("kube")).unwrap());
-        Self { script, source, cluster: Cluster::default(), _state: state }
+        Self { script, source, cluster: Cluster::default(), state }
     }
 
     /// Follows it until the nodes are these; gives the events that it took.
@@ -187,4 +191,61 @@ async fn what_is_refused_is_a_problem_and_nothing_is_told_to_be_complete() {
     assert!(first.is_err(), "a cluster without nodes would be wrong");
     let problems = world.source.problems();
     assert!(problems.len() == 1 && problems[0].starts_with("nodes: fake: 403"), "{problems:?}");
+}
+
+/// A start over a copy of a cluster without pods and policies, at an apiserver that gives this answer about policies after a refusal.
+async fn restarted(policies: Option<String>) -> World {
+    let mut world = World::new(1, [Reply::Text(end(1))]);
+    let first = world.source.first().await;
+    assert!(Kind::ALL.iter().all(|kind| first.contains(&Event::Told(*kind))), "{first:?}");
+    let pod = event("ADDED", r#"{"metadata":{"name":"p","namespace":"n","resourceVersion":"5"}}"#);
+    let policies = [Reply::Status(403)].into_iter().chain(policies.map(Reply::Text)).collect();
+    let answers = [("pods", [Reply::Text(pod + &end(9))].into()), ("networkpolicies", policies)];
+    let mut world = World::over(world.state, 9, answers);
+    let first = world.source.first().await;
+    assert!(Kind::ALL.iter().all(|kind| first.contains(&Event::Told(*kind))), "{first:?}");
+    assert!(!first.iter().any(|event| matches!(event, Event::Pod(..))), "it is of a list that is not whole: {first:?}");
+    world
+}
+
+/// What is told next.
+async fn next(world: &mut World) -> Vec<Event> {
+    loop {
+        let (events, _) = world.source.next().await;
+        if !events.is_empty() {
+            return events;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_start_from_the_copy_a_pod_is_told_with_its_policies() {
+    let policy = event("ADDED", r#"{"metadata":{"name":"deny","namespace":"n","resourceVersion":"6"}}"#);
+    let mut world = restarted(Some(policy + &end(9))).await;
+    let events = next(&mut world).await;
+    let has = |is: fn(&Event) -> bool| events.iter().any(is);
+    assert!(
+        has(|event| matches!(event, Event::Pod(..))) && has(|event| matches!(event, Event::Policy(..))),
+        "{events:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_listed_does_not_hold_the_others_up_for_good() {
+    let mut world = restarted(None).await;
+    let start = time::Instant::now();
+    let events = next(&mut world).await;
+    assert!(matches!(events.as_slice(), [Event::Pod(..)]), "{events:?}");
+    assert_eq!(start.elapsed().as_secs(), TOGETHER.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_copy_a_start_waits_for_nodes_and_tells_which_kinds_it_has() {
+    let answers = [("networkpolicies", VecDeque::new())];
+    let mut world = World::over(TempDir::new().unwrap(), 1, answers);
+    let start = time::Instant::now();
+    let events = world.source.first().await;
+    assert_eq!(start.elapsed().as_secs(), PATIENCE.as_secs());
+    let told = |kind| events.contains(&Event::Told(kind));
+    assert!(told(Kind::Node) && told(Kind::Namespace) && told(Kind::Pod) && !told(Kind::Policy), "{events:?}");
 }

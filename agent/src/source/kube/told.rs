@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{
-    model::Event,
+    model::{Event, Kind},
     source::{
         object::{Key, Object},
         saved::Saved,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How many kinds there are.
-pub(super) const KINDS: usize = 4;
+pub(super) const KINDS: usize = Kind::ALL.len();
 
 /// What a watch says of its kind.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct Known {
 }
 
 #[derive(Default)]
-struct Kind {
+struct Listed {
     known: BTreeMap<Key, Known>,
     round: u32,
     /// Listed to its end by this process.
@@ -60,7 +60,7 @@ struct Kind {
 
 /// All that was told.
 pub(super) struct Told {
-    kinds: [Kind; KINDS],
+    kinds: [Listed; KINDS],
     saved: Saved<Line>,
     /// Not on disk yet.
     unsaved: BTreeMap<Line, Option<Box<RawValue>>>,
@@ -95,11 +95,14 @@ impl Told {
             match serde_json::from_str::<Object>(text.get()) {
                 Ok(object) => {
                     let known = Known { print: print(&text), round: 0 };
-                    told.kinds[index(&key)].known.insert(key, known);
+                    told.kinds[kind(&key) as usize].known.insert(key, known);
                     events.push(object.told());
                 }
                 Err(error) => tracing::warn!(?key, %error, "dropped what cannot be read of the last known state"),
             }
+        }
+        if told.has_copy {
+            events.extend(Kind::ALL.map(Event::Told));
         }
         Ok((told, events))
     }
@@ -111,12 +114,17 @@ impl Told {
 
     /// Whether each kind was listed to its end.
     pub(super) fn is_complete(&self) -> bool {
-        self.kinds.iter().all(|kind| kind.complete)
+        Kind::ALL.into_iter().all(|kind| self.is_listed(kind))
+    }
+
+    /// Whether this kind was.
+    pub(super) fn is_listed(&self, kind: Kind) -> bool {
+        self.kinds[kind as usize].complete
     }
 
     /// Takes news of a kind in; what changed by it.
-    pub(super) fn take(&mut self, kind: usize, news: News, events: &mut Vec<Event>) {
-        let of = &mut self.kinds[kind];
+    pub(super) fn take(&mut self, kind: Kind, news: News, events: &mut Vec<Event>) {
+        let of = &mut self.kinds[kind as usize];
         match news {
             News::Begin => of.round += 1,
             News::Is(key, Ok(object)) => {
@@ -157,6 +165,10 @@ impl Told {
                     self.unsaved.insert(Line::Object(key.clone()), None);
                     events.push(key.gone());
                 }
+                // Where there is a copy, this was said with what it holds.
+                if !self.has_copy {
+                    events.push(Event::Told(kind));
+                }
                 if !self.has_copy && self.is_complete() {
                     self.has_copy = true;
                     self.unsaved.insert(Line::Complete, Some(RawValue::TRUE.to_owned()));
@@ -193,13 +205,12 @@ impl Told {
     }
 }
 
-/// The place of its kind.
-pub(super) fn index(key: &Key) -> usize {
+fn kind(key: &Key) -> Kind {
     match key {
-        Key::Node(_) => 0,
-        Key::Namespace(_) => 1,
-        Key::Policy(..) => 2,
-        Key::Pod(..) => 3,
+        Key::Node(_) => Kind::Node,
+        Key::Namespace(_) => Kind::Namespace,
+        Key::Policy(..) => Kind::Policy,
+        Key::Pod(..) => Kind::Pod,
     }
 }
 
@@ -227,12 +238,13 @@ mod tests {
             (Self { dir, told }, events)
         }
 
-        fn take(&mut self, kind: usize, news: impl IntoIterator<Item = News>) -> Vec<Event> {
+        fn take(&mut self, kind: Kind, news: impl IntoIterator<Item = News>) -> Vec<Event> {
             let mut events = Vec::new();
             for news in news {
                 self.told.take(kind, news, &mut events);
             }
             self.told.save();
+            events.retain(|event| !matches!(event, Event::Told(_)));
             events
         }
 
@@ -258,30 +270,30 @@ mod tests {
     #[test]
     fn what_is_told_twice_is_told_once() {
         let (mut world, _) = World::open(TempDir::new().unwrap());
-        assert_eq!(world.take(0, [News::Begin, node("a", "1"), node("a", "1"), News::End]).len(), 1);
-        assert_eq!(world.take(0, [node("a", "1")]), []);
-        assert_eq!(names(&world.take(0, [node("a", "2")])), ["a"]);
+        assert_eq!(world.take(Kind::Node, [News::Begin, node("a", "1"), node("a", "1"), News::End]).len(), 1);
+        assert_eq!(world.take(Kind::Node, [node("a", "1")]), []);
+        assert_eq!(names(&world.take(Kind::Node, [node("a", "2")])), ["a"]);
     }
 
     #[test]
     fn a_list_tells_what_went_while_nobody_watched() {
         let (mut world, _) = World::open(TempDir::new().unwrap());
-        world.take(0, [News::Begin, node("a", "1"), node("b", "1"), News::End, node("c", "1")]);
-        assert_eq!(world.take(0, [News::Begin, node("b", "1")]), [], "an unfinished list takes nothing away");
-        let events = world.take(0, [News::Begin, node("b", "1"), News::End]);
+        world.take(Kind::Node, [News::Begin, node("a", "1"), node("b", "1"), News::End, node("c", "1")]);
+        assert_eq!(world.take(Kind::Node, [News::Begin, node("b", "1")]), [], "an unfinished list takes nothing away");
+        let events = world.take(Kind::Node, [News::Begin, node("b", "1"), News::End]);
         assert_eq!(events, [gone("a"), gone("c")]);
-        assert_eq!(world.take(0, [News::Gone(Key::Node("b".into()))]), [gone("b")]);
-        assert_eq!(world.take(0, [News::Gone(Key::Node("b".into()))]), []);
+        assert_eq!(world.take(Kind::Node, [News::Gone(Key::Node("b".into()))]), [gone("b")]);
+        assert_eq!(world.take(Kind::Node, [News::Gone(Key::Node("b".into()))]), []);
     }
 
     #[test]
     fn what_cannot_be_read_stays_as_it_was_and_is_said() {
         let (mut world, _) = World::open(TempDir::new().unwrap());
         let bad = || News::Is(Key::Node("a".into()), Err("no address".into()));
-        world.take(0, [News::Begin, node("a", "1"), News::End]);
-        assert_eq!(world.take(0, [bad(), News::Begin, bad(), News::End]), []);
+        world.take(Kind::Node, [News::Begin, node("a", "1"), News::End]);
+        assert_eq!(world.take(Kind::Node, [bad(), News::Begin, bad(), News::End]), []);
         assert_eq!(world.told.problems().collect::<Vec<_>>(), ["Node(\"a\"): no address"]);
-        assert_eq!(world.take(0, [node("a", "1")]), []);
+        assert_eq!(world.take(Kind::Node, [node("a", "1")]), []);
         assert_eq!(world.told.problems().count(), 0);
     }
 
@@ -289,18 +301,19 @@ mod tests {
     fn a_restart_knows_it_all_once_every_kind_was_listed() {
         let (mut world, _) = World::open(TempDir::new().unwrap());
         let pod = Object::Pod("n".into(), "p".into(), PodObject { uid: "1".into(), ..PodObject::default() });
-        world.take(0, [News::Begin, node("a", "1"), node("b", "1"), News::End]);
-        world.take(3, [News::Begin, News::Is(Key::of(&pod), Ok(pod.clone())), News::End]);
+        world.take(Kind::Node, [News::Begin, node("a", "1"), node("b", "1"), News::End]);
+        world.take(Kind::Pod, [News::Begin, News::Is(Key::of(&pod), Ok(pod.clone())), News::End]);
         let (mut world, events) = world.restart();
-        assert_eq!(events.len(), 3);
+        assert_eq!(events.len(), 3, "nothing says that it is all: {events:?}");
         assert!(!world.told.has_copy(), "no policy was asked for yet");
-        for kind in 0..KINDS {
+        for of in Kind::ALL {
             let own = [node("a", "1"), News::Is(Key::of(&pod), Ok(pod.clone()))].into_iter();
-            let own = own.filter(|news| matches!(news, News::Is(key, _) if index(key) == kind));
-            world.take(kind, [News::Begin].into_iter().chain(own).chain([News::End]));
+            let own = own.filter(|news| matches!(news, News::Is(key, _) if kind(key) == of));
+            world.take(of, [News::Begin].into_iter().chain(own).chain([News::End]));
         }
         let (world, events) = world.restart();
         assert!(world.told.has_copy() && !world.told.is_complete());
-        assert_eq!(events.len(), 2, "and what went stays gone: {events:?}");
+        assert!(Kind::ALL.iter().all(|kind| events.contains(&Event::Told(*kind))));
+        assert_eq!(events.len(), 2 + KINDS, "and what went stays gone: {events:?}");
     }
 }
