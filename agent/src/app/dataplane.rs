@@ -18,7 +18,7 @@ use crate::{
     clock::Clock,
     compile::{
         Desired,
-        policy::{Change, Local, Pinned, PodKey},
+        policy::{Change, Local, Pinned},
     },
     model::{Cluster, Event},
     program::{self, Applied, ApplyError, Dataplane, Garbage},
@@ -136,9 +136,9 @@ impl Shared {
 }
 
 impl Endpoints for Shared {
-    fn put(&mut self, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()> {
+    fn put(&mut self, slot: u32, endpoint: Endpoint, local: Local) -> Result<()> {
         let Owned { dataplane, policing } = &mut *self.open();
-        policing.put(dataplane, slot, endpoint, pod)
+        policing.put(dataplane, slot, endpoint, local)
     }
 
     fn remove(&mut self, slot: u32) -> Result<()> {
@@ -150,8 +150,8 @@ impl Endpoints for Shared {
         Ok(self.open().dataplane.guard_endpoint(ifindex)?)
     }
 
-    fn awaits(&self, pod: &PodKey) -> bool {
-        self.open().policing.awaits(pod)
+    fn awaits(&self, local: &Local) -> bool {
+        self.open().policing.awaits(local)
     }
 
     fn list(&self) -> Result<BTreeMap<u32, Endpoint>> {

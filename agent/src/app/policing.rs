@@ -10,7 +10,6 @@ mod tally;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::Path,
     sync::Arc,
     time::Duration,
@@ -171,12 +170,11 @@ impl<R: Rows> Policing<R> {
     }
 
     /// Whether an ADD of this pod shall wait for its object, or for what else it is judged by: what is not told may isolate it.
-    pub(super) fn awaits(&self, pod: &PodKey) -> bool {
-        let Cluster { pods, namespaces, policies, .. } = &self.cluster;
-        if !self.cluster.untold().is_empty() {
-            return true;
-        }
-        pods.get(pod).is_none_or(|pod| !pod.has_network()) && (!namespaces.contains_key(&pod.0) || !policies.is_empty())
+    pub(super) fn awaits(&self, local: &Local) -> bool {
+        let Some((namespace, _)) = &local.pod else { return false };
+        let Cluster { namespaces, policies, .. } = &self.cluster;
+        let may_be_isolated = !namespaces.contains_key(namespace) || !policies.is_empty();
+        !self.cluster.untold().is_empty() || (local.object(&self.cluster).is_none() && may_be_isolated)
     }
 
     /// Takes events in, which came at `since`, and brings them into force as one change.
@@ -262,8 +260,7 @@ impl<R: Rows> Policing<R> {
     ///
     /// # Errors
     /// Its row, its programs or its line in the catalogue cannot be written.
-    pub(super) fn put(&mut self, dataplane: &mut R, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()> {
-        let local = Local { pod, addresses: addresses(&endpoint) };
+    pub(super) fn put(&mut self, dataplane: &mut R, slot: u32, endpoint: Endpoint, local: Local) -> Result<()> {
         let rules = match &self.policies {
             // Whoever compiles first finds it among the others, and names it.
             None => {
@@ -335,7 +332,7 @@ impl<R: Rows> Policing<R> {
                 None => counts.unmanaged += 1,
                 Some(_) if self.policies.is_none() => counts.provisional += 1,
                 Some(_) if !isolated => counts.open += 1,
-                Some(pod) if self.cluster.pods.contains_key(pod) => counts.isolated += 1,
+                Some(_) if local.object(&self.cluster).is_some() => counts.isolated += 1,
                 Some(_) => counts.provisional += 1,
             }
         }
@@ -543,12 +540,6 @@ fn kind(event: &Event) -> &'static str {
 fn as_pinned<R: Rows>(dataplane: &R, slot: u32, endpoint: &Endpoint) -> Result<Rules> {
     let row = dataplane.endpoint(slot)?.filter(|row| is_same(row, endpoint));
     Ok(row.map_or(SHUT, |row| Rules { egress: row.egress_rules, ingress: row.ingress_rules }))
-}
-
-fn addresses(endpoint: &Endpoint) -> Vec<IpAddr> {
-    let v4 = (endpoint.v4 != [0; 4]).then(|| Ipv4Addr::from(endpoint.v4).into());
-    let v6 = (endpoint.v6 != [0; 16]).then(|| Ipv6Addr::from(endpoint.v6).into());
-    v4.into_iter().chain(v6).collect()
 }
 
 #[cfg(test)]

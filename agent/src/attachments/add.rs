@@ -14,6 +14,7 @@ use super::{
     record::{Line, Phase, Record, parse_mac, pod_mac},
     state::State,
 };
+use crate::compile::policy::Local;
 
 /// `NSFS_MAGIC` of linux/magic.h.
 const NSFS: u64 = 0x6e73_6673;
@@ -178,18 +179,18 @@ impl Attachments {
     /// # Errors
     /// The link, which is up, cannot be kept shut meanwhile.
     async fn await_pod(&self, session: u64, host_link: &str, ifindex: u32) -> Result<(), Failure> {
-        let pod = {
+        let local = {
             let state = self.state();
             let own = state.sessions.get(host_link) == Some(&session);
-            state.records.get(host_link).filter(|_| own).and_then(Record::pod_key)
+            state.records.get(host_link).filter(|_| own).map(Record::local)
         };
-        let Some(pod) = pod else { return Ok(()) };
+        let Some(local @ Local { pod: Some((namespace, name)), .. }) = &local else { return Ok(()) };
         let mut told = self.told.clone();
         let mut guarded = false;
         let until = time::Instant::now() + self.limits.pod_wait;
         loop {
             told.mark_unchanged();
-            if !self.outside().endpoints.awaits(&pod) {
+            if !self.outside().endpoints.awaits(local) {
                 return Ok(());
             }
             if !guarded {
@@ -206,7 +207,6 @@ impl Attachments {
                 Err(_) => break,
             }
         }
-        let (namespace, name) = pod;
         let waited = self.limits.pod_wait;
         tracing::warn!(
             pod = format!("{namespace}/{name}"),
@@ -230,7 +230,7 @@ impl Attachments {
         record.pod_mac = pod_mac;
         record.phase = Phase::Added { ifindex };
         self.is_link(&record.host_link, ifindex)?;
-        let put = self.outside().endpoints.put(record.slot, record.endpoint(ifindex), record.pod_key());
+        let put = self.outside().endpoints.put(record.slot, record.endpoint(ifindex), record.local());
         put.map_err(|e| failure::dataplane("attaching the pod", &e))?;
         self.write(&Line::Commit { host_link: record.host_link.clone(), ifindex, pod_mac })
     }

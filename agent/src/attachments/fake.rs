@@ -20,7 +20,11 @@ use super::{
     known::{Names, Pods},
     outside::{Endpoints, Links},
 };
-use crate::{clock::Clock, compile::policy::PodKey, publish::Publisher};
+use crate::{
+    clock::Clock,
+    compile::policy::{Local, PodKey},
+    publish::Publisher,
+};
 
 /// The kernel: it outlives agents.
 #[derive(Clone, Default)]
@@ -66,13 +70,13 @@ impl Kernel {
 }
 
 impl Endpoints for Kernel {
-    fn put(&mut self, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()> {
+    fn put(&mut self, slot: u32, endpoint: Endpoint, local: Local) -> Result<()> {
         let mut inner = self.get();
         if inner.refuse_rows {
             bail!("the map is full");
         }
         inner.rows.insert(slot, endpoint);
-        inner.pods.insert(slot, pod);
+        inner.pods.insert(slot, local.pod);
         Ok(())
     }
 
@@ -85,7 +89,7 @@ impl Endpoints for Kernel {
         Ok(())
     }
 
-    fn awaits(&self, _: &PodKey) -> bool {
+    fn awaits(&self, _: &Local) -> bool {
         self.get().untold
     }
 

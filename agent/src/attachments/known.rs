@@ -85,7 +85,6 @@ fn otherwise(record: &Record, records: &BTreeMap<String, Record>, pods: &Pods, n
     let Some(pod) = pods.get(&(namespace.clone(), name.clone())) else {
         return Some(format!("pod {namespace}/{name} is not there (any more)"));
     };
-    // A static pod's uid at the runtime is another than the API's, so this alone means little.
     if !uid.is_empty() && !pod.uid.is_empty() && *uid != pod.uid {
         return Some(format!("pod {namespace}/{name} has uid {}, not {uid}", pod.uid));
     }

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use osmia_maps::layout::Endpoint;
 
-use crate::compile::policy::PodKey;
+use crate::compile::policy::Local;
 
 /// Endpoint rows and programs.
 pub trait Endpoints: Send {
-    /// Attaches the programs, then writes the rows, the endpoint's with the rule sets of this pod; `None` is asked of no policy. In force
+    /// Attaches the programs, then writes the rows, the endpoint's with the rule sets of this pod. In force
     /// when it returns.
     ///
     /// # Errors
     /// The link is gone, or a map or the catalogue refused.
-    fn put(&mut self, slot: u32, endpoint: Endpoint, pod: Option<PodKey>) -> Result<()>;
+    fn put(&mut self, slot: u32, endpoint: Endpoint, local: Local) -> Result<()>;
 
     /// Attaches the programs to a link without a row: no packet passes it.
     ///
@@ -23,7 +23,7 @@ pub trait Endpoints: Send {
     fn guard(&mut self, ifindex: u32) -> Result<()>;
 
     /// Whether the source has not told of this pod yet and its policies depend on what it will tell.
-    fn awaits(&self, pod: &PodKey) -> bool;
+    fn awaits(&self, local: &Local) -> bool;
 
     /// Removes the rows and raises the slot's epoch; an empty slot is fine. When it returns no packet passes.
     ///

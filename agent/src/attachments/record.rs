@@ -137,7 +137,7 @@ impl Record {
     /// The endpoint as policy knows it.
     #[must_use]
     pub fn local(&self) -> Local {
-        Local { pod: self.pod_key(), addresses: self.addresses.clone() }
+        Local { pod: self.pod_key(), uid: self.pod.uid.clone(), addresses: self.addresses.clone() }
     }
 
     /// For messages: the key, or the link where the key was lost.

@@ -228,7 +228,7 @@ impl Attachments {
 
     fn put(&self, record: &Record) -> Result<()> {
         let Some(ifindex) = record.ifindex() else { return Ok(()) };
-        self.outside().endpoints.put(record.slot, record.endpoint(ifindex), record.pod_key())
+        self.outside().endpoints.put(record.slot, record.endpoint(ifindex), record.local())
     }
 
     fn keep(&self, slot: u32, row: osmia_maps::layout::Endpoint, host_link: String) {

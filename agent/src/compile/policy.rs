@@ -48,18 +48,31 @@ pub use self::{
     resume::{Pinned, Resumed},
     verdicts::{Verdict, VerdictKey},
 };
-use crate::model::{Cluster, policy::Direction};
+use crate::model::{Cluster, PodObject, policy::Direction};
 
 /// A pod's namespace and name.
 pub type PodKey = (String, String);
 
 /// An endpoint of this node.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Local {
     /// The pod; `None`: the runtime named none, and no policy is asked.
     pub pod: Option<PodKey>,
+    /// The pod's uid as the runtime says it; empty: it says none.
+    pub uid: String,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
+}
+
+impl Local {
+    /// Its pod's object. One without a network, which this endpoint has, or with another uid is of another pod of the name, mostly of the one
+    /// before: then nobody has told of this one yet.
+    #[must_use]
+    pub fn object<'a>(&self, cluster: &'a Cluster) -> Option<&'a PodObject> {
+        let pod = cluster.pods.get(self.pod.as_ref()?)?;
+        let is_other = !self.uid.is_empty() && !pod.uid.is_empty() && self.uid != pod.uid;
+        (pod.has_network() && !is_other).then_some(pod)
+    }
 }
 
 /// What an update is about.
@@ -391,9 +404,15 @@ impl Policies {
     /// What every atom in use says of an address.
     fn signature(&self, cluster: &Cluster, address: IpAddr, around: &Signature) -> Signature {
         let mut all: BTreeSet<(u32, u16)> = around.iter().copied().collect();
-        let owner = self.owners.owner(&address).and_then(|key| Some((key, cluster.pods.get(key)?)));
-        // An endpoint of this node may outlive its pod's containers.
-        if let Some((key, pod)) = owner.filter(|(_, pod)| pod.has_network()) {
+        let local = self.owners.slot(&address).and_then(|slot| self.locals.get(&slot));
+        let owner = self.owners.owner(&address).and_then(|key| {
+            let pod = match local {
+                Some(local) => local.object(cluster)?,
+                None => cluster.pods.get(key)?,
+            };
+            Some((key, pod))
+        });
+        if let Some((key, pod)) = owner {
             all.extend(self.atoms.of_pod(cluster, key, pod));
         }
         all.into_iter().collect()

@@ -71,7 +71,7 @@ pub struct NodeObject {
 /// A Pod.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PodObject {
-    /// `metadata.uid`, empty where a manifest has none.
+    /// The uid by which its runtime knows it: `metadata.uid`, of a static pod's object what its annotation says; empty where a manifest has none.
     pub uid: String,
     /// `spec.nodeName`, empty while unscheduled.
     pub node: String,

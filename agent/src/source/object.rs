@@ -143,6 +143,16 @@ struct Metadata {
     creation_timestamp: Option<jiff::Timestamp>,
     #[serde(default)]
     labels: Option<crate::model::Labels>,
+    #[serde(default)]
+    annotations: Option<Annotations>,
+}
+
+/// The one annotation that matters here.
+#[derive(Deserialize)]
+struct Annotations {
+    /// Of a static pod's object at the API: the uid by which kubelet and runtime know the pod (kubelet's `mirror_client.go`).
+    #[serde(default, rename = "kubernetes.io/config.mirror")]
+    mirror: Option<String>,
 }
 
 impl Metadata {
@@ -196,6 +206,22 @@ mod tests {
         tracing::subscriber::with_default(log, || Object::read("NetworkPolicy", &policy).unwrap());
         let bytes = said.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_static_pod_has_the_uid_that_its_runtime_says() {
+        let uid = |annotations: Value| {
+            let metadata = json!({"namespace": "a", "name": "p", "uid": "api", "annotations": annotations});
+            match Object::read("Pod", &Json(json!({"metadata": metadata}))).unwrap() {
+                Some(Object::Pod(_, _, pod)) => pod.uid,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(uid(json!({"note": "x"})), "api");
+        assert_eq!(
+            uid(json!({"kubernetes.io/config.mirror": "runtime", "kubernetes.io/config.source": "file"})),
+            "runtime"
+        );
     }
 
     #[test]

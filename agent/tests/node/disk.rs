@@ -15,7 +15,7 @@ use osmia_agent::{
         outside::{Endpoints, Links},
     },
     clock::SystemClock,
-    compile::policy::PodKey,
+    compile::policy::Local,
 };
 use osmia_cni::protocol::{AttachmentKey, PodRef, host_link_name};
 use osmia_maps::layout::Endpoint;
@@ -36,7 +36,7 @@ struct There {
 }
 
 impl Endpoints for Kernel {
-    fn put(&mut self, slot: u32, endpoint: Endpoint, _: Option<PodKey>) -> anyhow::Result<()> {
+    fn put(&mut self, slot: u32, endpoint: Endpoint, _: Local) -> anyhow::Result<()> {
         self.0.lock().unwrap().rows.insert(slot, endpoint);
         Ok(())
     }
@@ -45,7 +45,7 @@ impl Endpoints for Kernel {
         Ok(())
     }
 
-    fn awaits(&self, _: &PodKey) -> bool {
+    fn awaits(&self, _: &Local) -> bool {
         false
     }
 

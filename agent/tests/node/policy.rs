@@ -52,8 +52,11 @@ fn address(slot: u32) -> Ipv4Addr {
 
 /// Endpoints 1 to 3 are pods web1 to web3.
 fn locals() -> BTreeMap<u32, Local> {
-    let local =
-        |slot| Local { pod: Some(("a".into(), format!("web{slot}"))), addresses: vec![IpAddr::from(address(slot))] };
+    let local = |slot| Local {
+        pod: Some(("a".into(), format!("web{slot}"))),
+        addresses: vec![IpAddr::from(address(slot))],
+        ..Local::default()
+    };
     (1..=3).map(|slot| (slot, local(slot))).collect()
 }
 

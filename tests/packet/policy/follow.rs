@@ -232,7 +232,7 @@ fn apply(happening: &Happening, objects: &mut Objects, cluster: &mut Cluster) ->
     let (event, touched) = match happening {
         Happening::Added(pod) | Happening::AddedUnnamed(pod) => {
             let Endpoint { pod: named, addresses } = objects.endpoint(*pod);
-            return Touched::Endpoint(pod + 1, Some(Local { pod: named, addresses }));
+            return Touched::Endpoint(pod + 1, Some(Local { pod: named, addresses, ..Local::default() }));
         }
         Happening::Deleted(pod) => return Touched::Endpoint(pod + 1, None),
         Happening::Is(object) => {

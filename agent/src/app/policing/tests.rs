@@ -3,7 +3,7 @@
 mod counted;
 mod said;
 
-use std::cell::Cell;
+use std::{cell::Cell, net::Ipv4Addr};
 
 use anyhow::{bail, ensure};
 use osmia_maps::catalogue::Catalogue;
@@ -145,6 +145,11 @@ fn endpoint(host: u8) -> Endpoint {
     Endpoint { ifindex: u32::from(host), flags: E_PRESENT | E_READY, v4: [10, 0, 0, host], ..Endpoint::default() }
 }
 
+/// An endpoint of a pod of the namespace.
+fn local(host: u8, name: &str, uid: &str) -> Local {
+    Local { pod: Some(key(name)), uid: uid.into(), addresses: vec![Ipv4Addr::new(10, 0, 0, host).into()] }
+}
+
 const OPEN: Rules = Rules { egress: 0, ingress: 0 };
 
 impl World {
@@ -163,8 +168,12 @@ impl World {
     }
 
     fn put(&mut self, host: u8, name: &str) -> Rules {
+        self.put_local(host, local(host, name, ""))
+    }
+
+    fn put_local(&mut self, host: u8, local: Local) -> Rules {
         let slot = u32::from(host);
-        self.policing.put(&mut self.maps, slot, endpoint(host), Some(key(name))).unwrap();
+        self.policing.put(&mut self.maps, slot, endpoint(host), local).unwrap();
         self.rules(slot)
     }
 
@@ -237,8 +246,8 @@ async fn full_maps_keep_what_was_in_force_until_there_is_room() {
     // An ADD is shut, also one of which no policy speaks: whether the maps call its address somebody else's is not known.
     world.tell(vec![pod("b")]);
     assert_eq!(world.put(2, "b"), SHUT);
-    world.policing.put(&mut world.maps, 3, endpoint(3), Some(("other".into(), "c".into()))).unwrap();
-    assert_eq!(world.rules(3), SHUT);
+    let c = Local { pod: Some(("other".into(), "c".into())), ..local(3, "c", "") };
+    assert_eq!(world.put_local(3, c), SHUT);
     let counts = world.policing.counts();
     assert_eq!((counts.refused, counts.open), (2, 0));
     world.policing.try_again(&mut world.maps);
@@ -327,7 +336,7 @@ async fn no_row_is_written_that_the_catalogue_does_not_name() {
     world.tell(vec![deny()]);
     assert_eq!((world.maps.pinned.clone(), world.maps.generation), before);
     assert_eq!(world.rules(1), OPEN);
-    let refused = world.policing.put(&mut world.maps, 2, endpoint(2), Some(key("b")));
+    let refused = world.policing.put(&mut world.maps, 2, endpoint(2), local(2, "b", ""));
     assert!(refused.is_err() && !world.maps.rows.contains_key(&2), "an ADD is refused");
     // A DEL is not: the line that is missing is made up for.
     world.policing.remove(&mut world.maps, 1).unwrap();
@@ -385,13 +394,13 @@ async fn nobody_is_open_until_each_kind_was_told() {
     let told = [Kind::Node, Kind::Namespace, Kind::Pod].map(Event::Told);
     world.tell([namespace(), pod("a"), pod("b")].into_iter().chain(told).collect());
     world.policing.begin(&mut world.maps, locals);
-    assert!(world.policing.awaits(&key("b")), "an ADD waits for them");
+    assert!(world.policing.awaits(&local(2, "b", "")), "an ADD waits for them");
     assert_eq!((world.rules(1), world.put(2, "b")), (OPEN, SHUT), "rules stay, and who comes is isolated");
     assert_eq!((world.policing.counts().provisional, world.policing.counts().refused), (2, 0));
     assert!(!world.policing.has_begun());
     let told = world.policing.told();
     world.tell(vec![deny(), Event::Told(Kind::Policy)]);
-    assert!(told.has_changed().unwrap() && world.policing.has_begun() && !world.policing.awaits(&key("b")));
+    assert!(told.has_changed().unwrap() && world.policing.has_begun() && !world.policing.awaits(&local(2, "b", "")));
     assert!(world.rules(1) > SHUT && world.rules(1) == world.rules(2), "{:?}", world.rules(1));
     assert_eq!(world.catalogue().endpoints[&2].as_ref().unwrap().to_string(), "ns/b");
 }
@@ -486,14 +495,17 @@ fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
     let run = TempDir::new().unwrap();
     let (mut policing, mut maps) = (agent(&run), Maps::default());
     policing.take(&mut maps, all(), Instant::now());
-    assert!(policing.awaits(&key("a")), "the namespace is not known");
+    assert!(policing.awaits(&local(1, "a", "")), "the namespace is not known");
     let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
     tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);
-    assert!(!policing.awaits(&key("a")), "no policy is known at all");
+    assert!(!policing.awaits(&local(1, "a", "")), "no policy is known at all");
     let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
     tell(vec![Event::Policy(("other".into(), "p".into()), PolicyObject::default())]);
-    assert!(policing.awaits(&key("a")));
+    assert!(policing.awaits(&local(1, "a", "")));
     let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
-    tell(vec![pod("a")]);
-    assert!(!policing.awaits(&key("a")));
+    let named = PodObject { uid: "now".into(), ..PodObject::default() };
+    tell(vec![Event::Pod(key("a"), named)]);
+    assert!(policing.awaits(&local(1, "a", "next")), "what is told is another pod's of the name");
+    assert!(!policing.awaits(&local(1, "a", "now")) && !policing.awaits(&local(1, "a", "")));
+    assert!(!policing.awaits(&Local { pod: None, ..local(1, "a", "") }), "no policy is asked");
 }

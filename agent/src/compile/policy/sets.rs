@@ -38,8 +38,7 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
     let pod_key = local.pod.as_ref()?;
     let policies = cluster.policies.range((pod_key.0.clone(), String::new())..);
     let policies = policies.take_while(|(key, _)| key.0 == pod_key.0);
-    // An object without network is not this endpoint's, which has one: it is of another pod of the name, mostly the one before.
-    let Some(pod) = cluster.pods.get(pod_key).filter(|pod| pod.has_network()) else {
+    let Some(pod) = local.object(cluster) else {
         let open = cluster.namespaces.contains_key(&pod_key.0) && policies.count() == 0;
         return (!open).then(|| Key { direction, policies: Vec::new(), named: Vec::new() });
     };

@@ -1,7 +1,7 @@
 //! What each file said last, and how the files of a folder fold into objects.
 //!
 //! Invariant: an object's fields come from all files that hold it, in the order manifests by name, then status files by name; a later
-//! file's set fields win. A file that turned bad keeps the objects it had. A pod of which only status files speak is none yet: it would
+//! file's set fields win. Which pod it is the manifests say: a status file with another uid is of another pod of the name, and left out. A file that turned bad keeps the objects it had. A pod of which only status files speak is none yet: it would
 //! seem to have no labels, so that no policy selects it, where in truth nobody has told them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,8 @@ impl Files {
         let Some(holders) = self.holders.get(&key).filter(told) else {
             return key.gone();
         };
-        let objects = holders.iter().flat_map(|file| self.objects(file)).filter(|object| Key::of(object) == key);
+        let own = |file| self.objects(file).iter().filter(|object| Key::of(object) == key);
+        let objects = holders.iter().flat_map(own);
         match &key {
             Key::Node(name) => {
                 let mut node = NodeObject::default();
@@ -108,9 +109,13 @@ impl Files {
             }
             Key::Pod(namespace, name) => {
                 let mut pod = PodObject::default();
-                for object in objects {
+                for (file, object) in holders.iter().flat_map(|file| own(file).map(move |object| (file, object))) {
                     if let Object::Pod(_, _, next) = object {
-                        later(&mut pod.uid, &next.uid, String::is_empty);
+                        if !file.status {
+                            later(&mut pod.uid, &next.uid, String::is_empty);
+                        } else if ![&pod.uid, &next.uid].iter().any(|uid| uid.is_empty()) && pod.uid != next.uid {
+                            continue;
+                        }
                         later(&mut pod.node, &next.node, String::is_empty);
                         later(&mut pod.ips, &next.ips, Vec::is_empty);
                         later(&mut pod.created, &next.created, Option::is_none);
@@ -170,6 +175,23 @@ mod tests {
         assert_eq!(files.remove(&status), [Event::Pod(key.clone(), declared)]);
         assert_eq!(files.remove(&file("web.yaml")), [Event::PodGone(key)]);
         assert!(files.holders.is_empty());
+    }
+
+    #[test]
+    fn a_status_file_of_another_pod_of_the_name_is_left_out() {
+        let mut files = Files::default();
+        let key = ("default".to_owned(), "web".to_owned());
+        let status = FileId { status: true, name: "default.web.yaml".into() };
+        let ips = vec!["10.0.0.5".parse().unwrap()];
+        let before = PodObject { uid: "before".into(), ips: ips.clone(), ..PodObject::default() };
+        let pod = |uid: &str| PodObject { uid: uid.into(), node: "a".into(), ..PodObject::default() };
+        let object = |pod| vec![Object::Pod(key.0.clone(), key.1.clone(), pod)];
+        files.set(&status, object(before));
+        let now = files.set(&file("web.yaml"), object(pod("now")));
+        assert_eq!(now, [Event::Pod(key.clone(), pod("now"))]);
+        // A manifest that says no uid may be of any, so nothing is compared with the status's.
+        let any = files.set(&file("web.yaml"), object(pod("")));
+        assert_eq!(any, [Event::Pod(key.clone(), PodObject { ips, ..pod("") })]);
     }
 
     #[test]

@@ -79,8 +79,9 @@ impl Raw {
             containers.flat_map(|c| c.ports.unwrap_or_default()).filter_map(ContainerPort::named).collect();
         ports.sort_unstable();
         ports.dedup();
+        let mirrored = self.metadata.annotations.and_then(|annotations| annotations.mirror);
         Ok(PodObject {
-            uid: self.metadata.uid.unwrap_or_default(),
+            uid: mirrored.or(self.metadata.uid).unwrap_or_default(),
             node: spec.node_name.unwrap_or_default(),
             host_network: spec.host_network.unwrap_or_default(),
             ips,

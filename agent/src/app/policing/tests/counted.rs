@@ -76,7 +76,8 @@ fn take(world: &mut World, step: &Step) {
         Step::Add(pod) => {
             let slot = u32::from(*pod) + 1;
             let endpoint = Endpoint { v4: [10, 0, 0, *pod], ..endpoint(*pod) };
-            world.policing.put(&mut world.maps, slot, endpoint, Some(name(pod))).unwrap();
+            let local = Local { pod: Some(name(pod)), ..local(*pod, "", "") };
+            world.policing.put(&mut world.maps, slot, endpoint, local).unwrap();
         }
         Step::Delete(pod) => world.policing.remove(&mut world.maps, u32::from(*pod) + 1).unwrap(),
         Step::Bury => world.bury(),

@@ -132,7 +132,11 @@ fn the_most_that_fits() {
         for n in 0..250_usize {
             let (app, ip) = (format!("app{n}"), format!("10.254.0.{}", n + 1));
             lab.pod(&app, &ip, json!({"app": app}));
-            let local = Local { pod: Some(("a".into(), app.clone())), addresses: vec![ip.parse().unwrap()] };
+            let local = Local {
+                pod: Some(("a".into(), app.clone())),
+                addresses: vec![ip.parse().unwrap()],
+                ..Local::default()
+            };
             locals.insert(n as u32 + 1, local);
             policy(&mut lab, &app, if distinct { n } else { 0 }, 2000);
         }

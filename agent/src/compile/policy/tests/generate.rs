@@ -20,7 +20,7 @@ impl World {
 
     fn local(&self, pod: u32) -> Local {
         let Endpoint { pod, addresses } = self.0.endpoint(pod);
-        Local { pod, addresses }
+        Local { pod, addresses, ..Local::default() }
     }
 
     /// For the oracle.

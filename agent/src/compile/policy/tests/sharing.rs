@@ -45,7 +45,8 @@ impl Lab {
     }
 
     pub(super) fn endpoint(&mut self, slot: u32, name: &str, ip: &str) -> Change {
-        let local = Local { pod: Some(("a".into(), name.into())), addresses: vec![ip.parse().unwrap()] };
+        let local =
+            Local { pod: Some(("a".into(), name.into())), addresses: vec![ip.parse().unwrap()], ..Local::default() };
         self.policies.update(&self.cluster, [Touched::Endpoint(slot, Some(local))])
     }
 
@@ -125,7 +126,7 @@ fn an_endpoint_that_no_policy_is_asked_about_has_no_rights_of_who_had_its_addres
     lab.endpoint(1, "web", "10.0.0.1");
     lab.policy("p", from_app("db"));
     lab.pod("old", "10.0.0.2", json!({"app": "db"}));
-    let unmanaged = Local { pod: None, addresses: vec!["10.0.0.2".parse().unwrap()] };
+    let unmanaged = Local { pod: None, addresses: vec!["10.0.0.2".parse().unwrap()], ..Local::default() };
     let change = lab.policies.update(&lab.cluster, [Touched::Endpoint(2, Some(unmanaged))]);
     assert_eq!(change.peers.get(&"10.0.0.2".parse().unwrap()), Some(&None), "it is no peer: {change:?}");
     // Nor does the pod of its address come back by an event.
@@ -156,6 +157,39 @@ fn an_object_without_network_is_not_that_of_an_endpoint() {
 }
 
 #[test]
+fn an_object_with_another_uid_is_not_that_of_an_endpoint() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("db", "10.0.0.2", json!({"app": "db"}));
+    lab.endpoint(2, "db", "10.0.0.2");
+    let from = json!([{"podSelector": {"matchLabels": {"app": "web"}}}]);
+    lab.policy("p", json!({"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [{"from": from}]}));
+    let of = |uid: &str| json!({"kind": "Pod", "metadata": {"namespace": "a", "name": "web", "uid": uid, "labels": {"app": "web"}}});
+    let address = "10.0.0.1".parse().unwrap();
+    let endpoint = |uid: &str| {
+        let (pod, uid) = (Some(("a".into(), "web".into())), uid.into());
+        Touched::Endpoint(1, Some(Local { pod, uid, addresses: vec![address] }))
+    };
+    let isolated = |lab: &Lab| {
+        let Rules { egress, ingress } = lab.policies.rules(1);
+        (egress != 0, ingress != 0)
+    };
+    lab.is(of("before"));
+    // A runtime that says no uid is believed by the name.
+    for uid in ["before", ""] {
+        let change = lab.policies.update(&lab.cluster, [endpoint(uid)]);
+        assert_eq!(isolated(&lab), (false, false), "no policy selects it");
+        assert!(uid.is_empty() || matches!(change.peers.get(&address), Some(Some(_))), "a peer: {change:?}");
+    }
+    let change = lab.policies.update(&lab.cluster, [endpoint("next")]);
+    assert_eq!(isolated(&lab), (true, true), "open by the object of the one before");
+    assert_eq!(change.peers.get(&address), Some(&None), "it has its rights as a peer: {change:?}");
+    let change = lab.is(of("next"));
+    assert_eq!(isolated(&lab), (false, false));
+    assert!(matches!(change.peers.get(&address), Some(Some(_))), "{change:?}");
+}
+
+#[test]
 fn a_pod_that_nobody_told_yet_is_isolated_where_a_policy_may_select_it() {
     let mut lab = Lab::default();
     let shut = |lab: &Lab, slot| {
@@ -164,7 +198,11 @@ fn a_pod_that_nobody_told_yet_is_isolated_where_a_policy_may_select_it() {
     };
     lab.endpoint(1, "web", "10.0.0.1");
     assert_eq!(shut(&lab, 1), (true, true), "the namespace is unknown");
-    let lost = Local { pod: Some((String::new(), String::new())), addresses: vec!["10.0.0.9".parse().unwrap()] };
+    let lost = Local {
+        pod: Some((String::new(), String::new())),
+        addresses: vec!["10.0.0.9".parse().unwrap()],
+        ..Local::default()
+    };
     lab.policies.update(&lab.cluster, [Touched::Endpoint(2, Some(lost))]);
     lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
     assert_eq!(shut(&lab, 1), (false, false), "it has no policy");
