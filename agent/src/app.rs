@@ -25,11 +25,13 @@ mod dataplane;
 mod instance;
 mod log;
 mod model;
+mod notices;
 mod policing;
 
 use dataplane::Shared;
 pub use log::init as init_log;
 use model::Model;
+use notices::Notices;
 use policing::Policing;
 
 use crate::{
@@ -101,7 +103,11 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     };
     let told_at = time::Instant::now();
     told.done();
-    let mut policing = Policing::open(&args.run, Arc::clone(&clock), Arc::clone(&metrics))?;
+    let (notices, noticed) = Notices::new();
+    if let Some(reporter) = source.reporter(&settings.node) {
+        tokio::spawn(reporter.follow(noticed));
+    }
+    let mut policing = Policing::open(&args.run, Arc::clone(&clock), Arc::clone(&metrics), notices)?;
 
     let attaching = if args.clsact { Attaching::Clsact } else { Attaching::Auto };
     let log = match args.program_log {

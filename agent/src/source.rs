@@ -13,12 +13,13 @@ use tokio::time::Instant;
 mod arrival;
 pub mod folder;
 pub mod kube;
+pub mod notice;
 pub mod object;
 mod saved;
 
 use crate::model::Event;
 use folder::FolderSource;
-use kube::{Access, KubeSource};
+use kube::{Access, KubeSource, Reporter};
 
 /// `--source`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,6 +76,15 @@ impl Source {
         match self {
             Self::Folder(source) => source.next().await,
             Self::Kube(source) => source.next().await,
+        }
+    }
+
+    /// Who writes notices of this node to where the objects come from; a folder takes none.
+    #[must_use]
+    pub fn reporter(&self, node: &str) -> Option<Reporter> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Kube(source) => Some(source.reporter(node)),
         }
     }
 

@@ -31,8 +31,8 @@ fn wait_for(what: &str, node: &Node, mut holds: impl FnMut() -> bool) {
     }
 }
 
-#[test]
-fn a_node_lives_by_the_apiserver_and_by_what_it_said_last() {
+/// A node whose agent watches an apiserver that is in the node's namespace.
+fn start() -> (Lab, Apiserver) {
     let mut lab = Lab::build(Options { nodes: vec![Subnet::Near], ..Options::default() }).unwrap();
     let server = Apiserver::inside(lab.nodes[0].space.try_clone().unwrap(), &[]).unwrap();
     let config = server.kubeconfig("config", SERVER, &server.admin()).unwrap();
@@ -41,6 +41,14 @@ fn a_node_lives_by_the_apiserver_and_by_what_it_said_last() {
     let addresses: Vec<_> = manifest.addresses.iter().map(ToString::to_string).collect();
     announce(&server, "n1", &addresses, &manifest.pod_cidrs);
     lab.start_agents().unwrap();
+    (lab, server)
+}
+
+const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+
+#[test]
+fn a_node_lives_by_the_apiserver_and_by_what_it_said_last() {
+    let (lab, server) = start();
     let node = &lab.nodes[0];
 
     let (a, b) = (pod(&lab, &server, "a"), pod(&lab, &server, "b"));
@@ -49,7 +57,7 @@ fn a_node_lives_by_the_apiserver_and_by_what_it_said_last() {
     announce(&server, "n77", std::slice::from_ref(&other), &["10.244.77.0/24".to_owned()]);
     wait_for("a node that came", node, || knows(node, &other));
     let deny = json!({"metadata": {"name": "deny"}, "spec": {"podSelector": {"matchLabels": {"app": "b"}}}});
-    server.create("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", &deny).unwrap();
+    server.create(POLICIES, &deny).unwrap();
     wait_for("a policy in force", node, || reaches(&a, &b).is_err());
 
     server.kill_server().unwrap();
@@ -62,9 +70,45 @@ fn a_node_lives_by_the_apiserver_and_by_what_it_said_last() {
 
     server.start_server().unwrap();
     server.delete("/api/v1/nodes/n77").unwrap();
-    server.delete("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies/deny").unwrap();
+    server.delete(&format!("{POLICIES}/deny")).unwrap();
     wait_for("a node that went", node, || !knows(node, &other));
     wait_for("a policy that went", node, || reaches(&a, &b).is_ok());
+}
+
+#[test]
+fn a_policy_that_does_not_fit_has_one_event_and_a_good_one_none() {
+    let (lab, server) = start();
+    let node = &lab.nodes[0];
+    let (a, b) = (pod(&lab, &server, "a"), pod(&lab, &server, "b"));
+    let late = json!({"metadata": {"name": "late"}, "spec": {"podSelector": {"matchLabels": {"app": "late"}}}});
+    server.create(POLICIES, &late).unwrap();
+    // More rows than rules may have: some 11 for each of the ranges of ports, with each of the addresses.
+    let from: Vec<_> =
+        (0..3000).map(|n| json!({"ipBlock": {"cidr": format!("198.18.{}.{}/32", n / 250, n % 250)}})).collect();
+    let ports: Vec<_> = (1..=40).map(|n| json!({"port": 1500 * n + 1, "endPort": 1500 * n + 1497})).collect();
+    let spec = json!({"podSelector": {"matchLabels": {"app": "a"}}, "ingress": [{"from": from, "ports": ports}]});
+    server.create(POLICIES, &json!({"metadata": {"name": "big"}, "spec": spec})).unwrap();
+    let events = || {
+        let all = server.get("/apis/events.k8s.io/v1/namespaces/default/events").unwrap();
+        let of_policies = |event: &&serde_json::Value| event["regarding"]["kind"] == "NetworkPolicy";
+        all["items"].as_array().unwrap().iter().filter(of_policies).cloned().collect::<Vec<_>>()
+    };
+    wait_for("an Event", node, || !events().is_empty());
+    reaches(&b, &a).unwrap_err();
+
+    for n in 0..20 {
+        let labels = json!({"metadata": {"labels": {"turn": n.to_string()}}});
+        server.patch("/api/v1/namespaces/default/pods/a", &labels).unwrap();
+        server.patch(&format!("{POLICIES}/big"), &labels).unwrap();
+    }
+    // What is said of pods comes in order.
+    server.patch("/api/v1/namespaces/default/pods/b", &json!({"metadata": {"labels": {"app": "late"}}})).unwrap();
+    wait_for("the last change", node, || reaches(&a, &b).is_err());
+    let events = events();
+    let [event] = events.as_slice() else { panic!("{events:#?}") };
+    assert_eq!((&event["regarding"]["name"], &event["reason"]), (&json!("big"), &json!("PolicyOverBudget")));
+    let note = event["note"].as_str().unwrap();
+    assert!(note.starts_with("node n1: ") && note.contains("default/a"), "{note}");
 }
 
 /// A pod that the apiserver knows, and its kubelet has a runtime attach.

@@ -25,6 +25,7 @@ use tokio::{
     time::Instant,
 };
 
+use super::notices::Notices;
 use crate::{
     catalogue::CatalogueFile,
     clock::Clock,
@@ -32,12 +33,15 @@ use crate::{
     model::{Cluster, Event},
     program::{PolicyError, is_same},
     serve::metrics::{Metrics, PolicyCounts, PolicyRows},
+    source::notice::Reason,
 };
 
 /// After the maps or the catalogue refused. Each time that they refuse again it is twice as long, since everything is compiled anew.
 const RETRY: Duration = Duration::from_secs(2);
 /// No longer than this: what refused may have been put right by hand.
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
+/// A change that takes longer is told of at its policies.
+const SLOW: Duration = Duration::from_secs(10);
 /// Of an endpoint of which it is not sure what it may do.
 const SHUT: Rules = Rules { egress: CLOSED, ingress: CLOSED };
 
@@ -78,6 +82,8 @@ struct News {
     since: BTreeMap<&'static str, Instant>,
     /// The policies that came, changed or went.
     policies: BTreeSet<PodKey>,
+    /// They are what a start found.
+    of_start: bool,
 }
 
 /// Cluster, policies and catalogue.
@@ -108,6 +114,7 @@ pub(super) struct Policing<R: Rows> {
     /// Endpoints that are isolated since their rules need more rows than there is room for.
     over_budget: Vec<OverBudget>,
     news: News,
+    notices: Notices,
     graves: Vec<Grave<R::Garbage>>,
     /// Rises each time that everything is compiled anew.
     era: u64,
@@ -124,7 +131,7 @@ impl<R: Rows> Policing<R> {
     ///
     /// # Errors
     /// The catalogue cannot be read or written.
-    pub(super) fn open(run: &Path, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Result<Self> {
+    pub(super) fn open(run: &Path, clock: Arc<dyn Clock>, metrics: Arc<Metrics>, notices: Notices) -> Result<Self> {
         Ok(Self {
             cluster: Cluster::default(),
             policies: None,
@@ -141,6 +148,7 @@ impl<R: Rows> Policing<R> {
             refused: BTreeSet::new(),
             over_budget: Vec::new(),
             news: News::default(),
+            notices,
             graves: Vec::new(),
             era: 0,
             work: Arc::default(),
@@ -193,6 +201,7 @@ impl<R: Rows> Policing<R> {
                 About::Policy(about) => {
                     if let Touched::Policy(policy) = &about {
                         self.news.policies.insert(policy.clone());
+                        self.notice_refused_parts(policy);
                     }
                     self.news.since.entry(kind).or_insert(since);
                     touched.push(about);
@@ -235,6 +244,7 @@ impl<R: Rows> Policing<R> {
     fn first_try(&mut self, dataplane: &mut R) {
         // Which policies are news the catalogue tells.
         self.news.policies.clear();
+        self.news.of_start = true;
         self.try_again(dataplane);
     }
 
@@ -249,6 +259,7 @@ impl<R: Rows> Policing<R> {
         if result.is_ok() {
             self.pause = RETRY;
             self.refused.clear();
+            self.notices.set_all(Reason::ChangeFailed, BTreeMap::new());
             if self.said.take().is_some() {
                 tracing::info!("policy is in force as it should be again");
             }
@@ -305,6 +316,7 @@ impl<R: Rows> Policing<R> {
 
     /// Keeps the catalogue short: everything that comes and goes leaves lines in it.
     pub(super) fn housekeep(&mut self) {
+        self.notices.forget();
         if !self.catalogue.is_long() {
             return;
         }
@@ -337,6 +349,26 @@ impl<R: Rows> Policing<R> {
             }
         }
         counts
+    }
+
+    fn notice_refused_parts(&mut self, key: &PodKey) {
+        match self.cluster.policies.get(key) {
+            None => self.notices.gone(key),
+            Some(policy) => {
+                let refused = (!policy.refused.is_empty()).then(|| policy.refused.join("; "));
+                let note = refused.map(|parts| format!("parts of it allow nothing, the rest counts: {parts}"));
+                self.notices.set(Reason::PartRefused, &lines::policy(key, policy), note);
+            }
+        }
+    }
+
+    /// Told of the policies that came or changed since the last time that all was in force.
+    fn notice_news(&mut self, reason: Reason, note: Option<&str>) {
+        for key in &self.news.policies {
+            if let Some(policy) = self.cluster.policies.get(key) {
+                self.notices.set(reason, &lines::policy(key, policy), note.map(str::to_owned));
+            }
+        }
     }
 
     fn follow(&mut self, dataplane: &mut R, touched: Vec<Touched>) {
@@ -435,6 +467,12 @@ impl<R: Rows> Policing<R> {
             self.graves.push(Grave { era: self.era, garbage, names: gone });
             self.work.notify_one();
         }
+        let is_slow = took > SLOW && !self.news.of_start;
+        if is_slow {
+            tracing::warn!(?took, "a change was in force late");
+        }
+        let note = is_slow.then(|| format!("it came or changed, and was in force {} s later", took.as_secs()));
+        self.notice_news(Reason::ChangeSlow, note.as_deref());
         let policies = self.news.policies.len();
         tracing::debug!(generation, ?took, policies, endpoints = change.endpoints.len(), "policy in force");
         self.metrics.policy_changed(self.news.since.iter().map(|(kind, since)| (*kind, since.elapsed())));
@@ -464,6 +502,7 @@ impl<R: Rows> Policing<R> {
         for OverBudget { slot, pod, direction, .. } in self.over_budget.iter().filter(|over| !now.contains(over)) {
             tracing::info!(slot, ?pod, ?direction, "its rules have room again, or are gone");
         }
+        self.notices.over_budget(&now);
         self.over_budget = now;
     }
 
@@ -495,8 +534,9 @@ impl<R: Rows> Policing<R> {
             if self.said.as_ref() != Some(&error) {
                 tracing::error!(error, "policy is not in force as it should be: what was in force stays; tried again");
                 self.fall_behind(&error);
-                self.said = Some(error);
+                self.said = Some(error.clone());
             }
+            self.notice_news(Reason::ChangeFailed, Some(&format!("it is not in force as it is now: {error}")));
             if self.retry.is_none() {
                 self.retry = Some(Instant::now() + self.pause);
                 self.pause = RETRY_AT_MOST.min(2 * self.pause);

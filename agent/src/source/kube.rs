@@ -22,11 +22,13 @@ use tokio::time;
 
 mod access;
 mod connection;
+mod reporter;
 mod told;
 mod watched;
 
 pub use access::{Access, server};
 use connection::Connection;
+pub use reporter::Reporter;
 use told::{KINDS, News, Told};
 use watched::{Kind, Watched};
 
@@ -167,6 +169,12 @@ impl KubeSource {
             self.held_since.get_or_insert(since);
         }
         self.told.save();
+    }
+
+    /// Who writes Events for this node.
+    #[must_use]
+    pub fn reporter(&self, node: &str) -> Reporter {
+        Reporter::new(Arc::clone(&self.connection), node)
     }
 
     /// What cannot be asked for or read, and why.

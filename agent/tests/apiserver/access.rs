@@ -12,8 +12,13 @@ use crate::shared;
 
 /// The rights that docs/configuration.md tells to give.
 fn role(name: &str) -> Value {
-    let rule = |group: &str, resources: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": ["list", "watch"]});
-    let rules = [rule("", &["nodes", "namespaces", "pods"]), rule("networking.k8s.io", &["networkpolicies"])];
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let watched = &["list", "watch"];
+    let rules = [
+        rule("", &["nodes", "namespaces", "pods"], watched),
+        rule("networking.k8s.io", &["networkpolicies"], watched),
+        rule("events.k8s.io", &["events"], &["create"]),
+    ];
     json!({"metadata": {"name": name}, "rules": rules})
 }
 

@@ -9,7 +9,7 @@ use osmia_maps::catalogue::{Catalogue, Line, PodName, PolicyName};
 
 use crate::{
     compile::policy::{Local, PodKey},
-    model::Cluster,
+    model::{Cluster, PolicyObject},
 };
 
 /// An endpoint.
@@ -28,7 +28,7 @@ pub(super) fn endpoints(locals: &BTreeMap<u32, Local>, catalogue: &Catalogue) ->
 /// Policies of which the catalogue does not know that they are in force as they are now; `names` are the numbers that are new.
 pub(super) fn unknown_policies(cluster: &Cluster, catalogue: &Catalogue, names: &[Line]) -> BTreeSet<PodKey> {
     let other = cluster.policies.iter().filter(|(key, policy)| {
-        let name = PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid: policy.uid.clone() };
+        let name = self::policy(key, policy);
         let refused = catalogue.refused.get(&name).map(Vec::as_slice).unwrap_or_default();
         !catalogue.policies.contains_key(&name) || refused != policy.refused
     });
@@ -53,8 +53,7 @@ pub(super) fn in_force(
     let there = || {
         policies.iter().filter_map(|key| {
             let policy = cluster.policies.get(key)?;
-            let name = PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid: policy.uid.clone() };
-            Some((name, &policy.refused))
+            Some((self::policy(key, policy), &policy.refused))
         })
     };
     let in_force = Line::InForce {
@@ -73,6 +72,11 @@ pub(super) fn in_force(
 /// As the catalogue writes a time.
 pub(super) fn milliseconds(at: SystemTime) -> u64 {
     u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The name of a policy.
+pub(super) fn policy(key: &PodKey, policy: &PolicyObject) -> PolicyName {
+    PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid: policy.uid.clone() }
 }
 
 fn pod(local: &Local) -> Option<PodName> {

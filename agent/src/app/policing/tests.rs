@@ -12,11 +12,16 @@ use osmia_maps::layout::{
     endpoint::{E_PRESENT, E_READY},
 };
 use tempfile::TempDir;
+use tokio::sync::mpsc::Receiver;
 
 use super::*;
 use crate::{
     attachments::fake::TestClock,
-    model::{Kind, NamespaceObject, PodObject, PolicyObject, Selector, policy::Direction},
+    model::{
+        Kind, NamespaceObject, PodObject, PolicyObject, Selector,
+        policy::{Direction, Peers, Ports, Rule},
+    },
+    source::notice::Notice,
 };
 
 /// Maps.
@@ -107,10 +112,12 @@ struct World {
     run: TempDir,
     maps: Maps,
     policing: Policing<Maps>,
+    noticed: Receiver<Notice>,
 }
 
-fn agent(run: &TempDir) -> Policing<Maps> {
-    Policing::open(run.path(), Arc::new(TestClock::default()), Arc::default()).unwrap()
+fn agent(run: &TempDir) -> (Policing<Maps>, Receiver<Notice>) {
+    let (notices, noticed) = Notices::new();
+    (Policing::open(run.path(), Arc::new(TestClock::default()), Arc::default(), notices).unwrap(), noticed)
 }
 
 fn key(name: &str) -> PodKey {
@@ -156,7 +163,8 @@ impl World {
     /// Namespace ns without policies, and no endpoint.
     fn new() -> Self {
         let run = TempDir::new().unwrap();
-        let mut new = Self { policing: agent(&run), run, maps: Maps::default() };
+        let (policing, noticed) = agent(&run);
+        let mut new = Self { policing, noticed, run, maps: Maps::default() };
         new.tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);
         new.tell(all());
         new.policing.begin(&mut new.maps, BTreeMap::new());
@@ -195,10 +203,21 @@ impl World {
         Catalogue::read(&osmia_maps::catalogue::path(self.run.path())).unwrap()
     }
 
+    /// What was said of policies since the last time.
+    fn notices(&mut self) -> Vec<(Reason, String)> {
+        let each = std::iter::from_fn(|| self.noticed.try_recv().ok());
+        each.map(|notice| (notice.reason, notice.policy.name)).collect()
+    }
+
+    /// Kills the agent and starts another, to which the source tells nothing yet.
+    fn kill(&mut self) {
+        (self.policing, self.noticed) = agent(&self.run);
+    }
+
     /// Kills the agent and starts another, to which the source tells the same at once.
     fn restart(&mut self, events: Vec<Event>) {
         let locals = self.policing.locals.clone();
-        self.policing = agent(&self.run);
+        self.kill();
         self.tell(events);
         self.tell(all());
         self.policing.begin(&mut self.maps, locals);
@@ -374,7 +393,7 @@ async fn before_the_source_has_told_all_rows_stay_as_they_are() {
     world.tell(vec![pod("a"), deny()]);
     world.put(1, "a");
     let rules = world.rules(1);
-    world.policing = agent(&world.run);
+    world.kill();
     world.tell(vec![pod("a")]);
     assert_eq!(world.rules(1), rules);
     // Put again, as a start does whose programs are not on the link; and another endpoint.
@@ -389,7 +408,7 @@ async fn nobody_is_open_until_each_kind_was_told() {
     world.tell(vec![pod("a")]);
     assert_eq!(world.put(1, "a"), OPEN);
     let locals = world.policing.locals.clone();
-    world.policing = agent(&world.run);
+    world.kill();
     // All but the policies, so that none seems to be there.
     let told = [Kind::Node, Kind::Namespace, Kind::Pod].map(Event::Told);
     world.tell([namespace(), pod("a"), pod("b")].into_iter().chain(told).collect());
@@ -493,7 +512,7 @@ async fn pods_that_come_and_go_leave_no_history_behind() {
 #[test]
 fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
     let run = TempDir::new().unwrap();
-    let (mut policing, mut maps) = (agent(&run), Maps::default());
+    let ((mut policing, _), mut maps) = (agent(&run), Maps::default());
     policing.take(&mut maps, all(), Instant::now());
     assert!(policing.awaits(&local(1, "a", "")), "the namespace is not known");
     let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
@@ -508,4 +527,51 @@ fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
     assert!(policing.awaits(&local(1, "a", "next")), "what is told is another pod's of the name");
     assert!(!policing.awaits(&local(1, "a", "now")) && !policing.awaits(&local(1, "a", "")));
     assert!(!policing.awaits(&Local { pod: None, ..local(1, "a", "") }), "no policy is asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_cannot_be_brought_into_force_is_told_of_once_and_another_never() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    assert_eq!(world.notices(), []);
+    world.maps.full = true;
+    let allow = |uid: &str| {
+        let (uid, subject) = (uid.into(), Selector::default());
+        let rule = Rule { peers: Peers::Anyone, ports: Ports::All };
+        Event::Policy(
+            key("allow"),
+            PolicyObject { uid, subject, ingress: Some([rule].into()), ..PolicyObject::default() },
+        )
+    };
+    world.tell(vec![allow("u")]);
+    for _ in 0..20 {
+        world.policing.try_again(&mut world.maps);
+        world.tell(vec![Event::PolicyGone(key("allow")), allow("u"), pod("b"), Event::PodGone(key("b"))]);
+    }
+    assert_eq!(world.notices(), [(Reason::ChangeFailed, "allow".to_owned())]);
+    world.maps.full = false;
+    world.policing.try_again(&mut world.maps);
+    assert_eq!(world.policing.retry_at(), None);
+    assert_eq!(world.notices(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_took_long_and_parts_that_are_refused_are_told_of_at_their_policy() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    let refused = |name: &str, parts: &[&str]| {
+        let refused = parts.iter().map(|part| (*part).to_owned()).collect();
+        Event::Policy(key(name), PolicyObject { refused, uid: name.into(), ..PolicyObject::default() })
+    };
+    world.tell(vec![refused("odd", &["spec"]), refused("good", &[])]);
+    assert_eq!(world.notices(), [(Reason::PartRefused, "odd".to_owned())]);
+    let since = Instant::now();
+    tokio::time::advance(SLOW).await;
+    world.policing.take(&mut world.maps, vec![refused("odd", &["spec", "more"])], since);
+    assert_eq!(world.notices(), []);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    world.policing.take(&mut world.maps, vec![refused("good", &["spec"])], since);
+    assert_eq!(world.notices(), [(Reason::PartRefused, "good".to_owned()), (Reason::ChangeSlow, "good".to_owned())]);
 }

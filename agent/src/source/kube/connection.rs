@@ -17,6 +17,14 @@ use tower::BoxError;
 
 use super::access::Access;
 
+/// Why an object was not made.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// It may be taken later.
+    pub(super) again: bool,
+    pub(super) why: String,
+}
+
 /// The client's inside.
 pub(super) struct Connection {
     access: Access,
@@ -56,6 +64,31 @@ impl Connection {
             async move { connection.send(request).await }
         });
         Client::new(service, "default")
+    }
+
+    /// Makes an object in the collection at `path`, at whichever address takes it. One of its name that is there is left as it is. That it
+    /// is not taken is nobody's problem but the caller's: no watch depends on it.
+    ///
+    /// # Errors
+    /// Nobody takes it.
+    pub(super) async fn create(&self, path: &str, object: &serde_json::Value) -> Result<(), Refused> {
+        let clients = self.clients().await.map_err(|error| Refused { again: true, why: format!("{error:#}") })?;
+        let mut failed = Vec::new();
+        for (server, client) in &clients {
+            let request = Request::post(path)
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(object.to_string().into_bytes())
+                .map_err(|error| Refused { again: false, why: error.to_string() })?;
+            match client.request_text(request).await {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
+                Err(kube::Error::Api(status)) if !StatusCode::from_u16(status.code).is_ok_and(is_elsewhere) => {
+                    return Err(Refused { again: false, why: format!("{server}: {} {}", status.code, status.message) });
+                }
+                Err(error) => failed.push(format!("{server}: {}", chain(&error))),
+            }
+        }
+        Err(Refused { again: true, why: failed.join("; ") })
     }
 
     /// What cannot be asked for at the moment, and why.
