@@ -29,6 +29,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use ipnet::IpNet;
@@ -373,18 +374,35 @@ impl Policies {
                 change.blocks.insert(*prefix, class);
             }
         }
-        for address in &dirty.addresses {
-            let around = self.blocks.signature(IpNet::from(*address));
-            let signature = self.signature(cluster, *address, &around);
-            let meant = self.classes.set_meaning(*address, &signature);
-            self.tell(address, &meant, &signature, change);
-            let class = (signature != around).then(|| self.classes.number(signature));
-            if class != self.classes.of_address(address) {
-                self.classes.set_address(*address, class);
-                change.peers.insert(*address, class);
+        let mut addresses = dirty.addresses.clone();
+        while let Some(address) = addresses.pop_first() {
+            let around = self.blocks.signature(IpNet::from(address));
+            let signature = self.signature(cluster, address, &around);
+            if signature == around {
+                self.mean(address, &around, signature, change);
+                addresses.extend(self.classes.leave_room(&address, self.budget.peers));
+                continue;
             }
+            if let Some(loser) = self.classes.make_room(address, self.budget.peers) {
+                let around = self.blocks.signature(IpNet::from(loser));
+                self.mean(loser, &around, Arc::clone(&around), change);
+            }
+            let crowded_out = self.classes.crowded_out().contains(&address);
+            let signature = if crowded_out { Arc::clone(&around) } else { signature };
+            self.mean(address, &around, signature, change);
         }
         self.classes.settle()
+    }
+
+    /// This is said of an address now, and that of the range around it.
+    fn mean(&mut self, address: IpAddr, around: &Signature, signature: Signature, change: &mut Change) {
+        let meant = self.classes.set_meaning(address, &signature);
+        self.tell(&address, &meant, &signature, change);
+        let class = (signature != *around).then(|| self.classes.number(signature));
+        if class != self.classes.of_address(&address) {
+            self.classes.set_address(address, class);
+            change.peers.insert(address, class);
+        }
     }
 
     /// Something else is said of an address: to those whose rules ask, flows have to be judged again.

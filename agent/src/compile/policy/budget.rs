@@ -1,7 +1,9 @@
-//! The budget: how many verdict rows and ranges this node's rule sets may have together.
+//! The budget: how many verdict rows and ranges this node's rule sets may have together, and how many addresses a class of their own.
 //!
 //! Invariant: which rule sets are over it follows from what they need, not from the order of events: the smaller ones come first, among
-//! equals the first by their policies. One that is over has its base row alone: whoever has it is isolated, and loudly so.
+//! equals the first by their policies. One that is over has its base row alone: whoever has it is isolated, and loudly so. Of more addresses
+//! than there is room for the lowest have their class; the others count as their range does, as if no pod had them. Rules only allow, so
+//! that takes rights from them and gives none.
 
 use std::collections::BTreeSet;
 
@@ -37,12 +39,18 @@ pub(super) struct Budget {
     pub(super) verdicts: usize,
     /// Ranges of all sets, each counted once.
     pub(super) ranges: usize,
+    /// Addresses of which something else is said than of their range.
+    pub(super) peers: usize,
 }
 
 impl Default for Budget {
-    /// Half of each map: what replaces rows stands beside them until they are buried.
+    /// Half of two maps: what replaces rows stands beside them until they are buried. A row of an address is changed where it is.
     fn default() -> Self {
-        Self { verdicts: maps::MAX_VERDICTS as usize / 2, ranges: maps::MAX_PEER_BLOCKS as usize / 2 }
+        Self {
+            verdicts: maps::MAX_VERDICTS as usize / 2,
+            ranges: maps::MAX_PEER_BLOCKS as usize / 2,
+            peers: maps::MAX_PEERS as usize,
+        }
     }
 }
 
@@ -82,6 +90,12 @@ impl Policies {
             }
         }
         over
+    }
+
+    /// How many pods' addresses count as their range does for want of room.
+    #[must_use]
+    pub fn crowded_out(&self) -> usize {
+        self.classes.crowded_out().len()
     }
 
     /// Gives sets another number for whose ranges there is no room any more, or again: before their atoms count.

@@ -33,6 +33,8 @@ pub(super) struct Classes {
     states: BTreeMap<u32, State>,
     with: BTreeMap<u32, BTreeSet<u32>>,
     addresses: BTreeMap<IpAddr, u32>,
+    /// Addresses that would have a class of their own if there were room: all above those that have one.
+    crowded_out: BTreeSet<IpAddr>,
     prefixes: BTreeMap<IpNet, u32>,
     /// What is said of each address of a pod, whether by a row of its own or by its range's.
     meanings: BTreeMap<IpAddr, Signature>,
@@ -50,6 +52,7 @@ impl Default for Classes {
             states: BTreeMap::new(),
             with: BTreeMap::new(),
             addresses: BTreeMap::new(),
+            crowded_out: BTreeSet::new(),
             prefixes: BTreeMap::from([(ALL_V4, 0)]),
             meanings: BTreeMap::new(),
             given: Numbers::default(),
@@ -96,6 +99,28 @@ impl Classes {
     /// The classes of addresses that have another one than their range.
     pub(super) fn addresses(&self) -> &BTreeMap<IpAddr, u32> {
         &self.addresses
+    }
+
+    /// Addresses that would have another class than their range if there were room.
+    pub(super) fn crowded_out(&self) -> &BTreeSet<IpAddr> {
+        &self.crowded_out
+    }
+
+    /// An address is about to have a class of its own, of at most `room`, or is among the crowded out now. Who loses his class to it.
+    pub(super) fn make_room(&mut self, address: IpAddr, room: usize) -> Option<IpAddr> {
+        let has = self.addresses.contains_key(&address) || self.crowded_out.contains(&address);
+        if has || self.addresses.len() < room {
+            return None;
+        }
+        let loser = self.addresses.last_key_value().map(|(last, _)| *last).filter(|last| address < *last);
+        self.crowded_out.insert(loser.unwrap_or(address));
+        loser
+    }
+
+    /// An address has no class of its own. Who may have one instead.
+    pub(super) fn leave_room(&mut self, address: &IpAddr, room: usize) -> Option<IpAddr> {
+        self.crowded_out.remove(address);
+        if self.addresses.len() < room { self.crowded_out.pop_first() } else { None }
     }
 
     /// The classes of ranges.

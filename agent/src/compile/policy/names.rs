@@ -2,7 +2,7 @@
 
 use osmia_maps::catalogue::{self, Last, Line, Ports, Reason};
 
-use super::{Policies, cookies::Cookie, definition::Digests, sets::Set, words};
+use super::{Policies, cookies::Cookie, definition::Digests, numbers, sets::Set, words};
 use crate::model::policy::Direction;
 
 impl Policies {
@@ -56,6 +56,12 @@ impl Policies {
             set: self.sets.given.last(),
             cookie: self.sets.cookies.given.last(),
         }
+    }
+
+    /// Whether too few numbers are left for another change. None is given twice, so that only maps that begin anew have more.
+    #[must_use]
+    pub fn has_used_up_numbers(&self) -> bool {
+        numbers::used_up(self.last())
     }
 
     fn reason(&self, number: u32) -> Option<Reason> {

@@ -2,6 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use osmia_maps::catalogue::Last;
+
+/// Nobody is given a number above this one: [`used_up`] is asked before a change is compiled, and none needs as many as are left then.
+const HIGHEST: u32 = u32::MAX - (1 << 28);
+
+/// Whether of some kind too few numbers are left to go on.
+pub(super) fn used_up(last: Last) -> bool {
+    let Last { atom, class, set, cookie } = last;
+    [atom, class, set, cookie].into_iter().any(|last| last > HIGHEST)
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     last: u32,
@@ -22,7 +33,7 @@ impl Numbers {
 
     /// One that nothing had before.
     pub(super) fn next(&mut self) -> u32 {
-        self.last += 1;
+        self.last = self.last.saturating_add(1);
         self.came.insert(self.last);
         self.last
     }
