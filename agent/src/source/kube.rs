@@ -160,7 +160,11 @@ impl KubeSource {
             }
             if news.is_empty() { Poll::Pending } else { Poll::Ready((news, since)) }
         });
-        let (news, since) = news.await;
+        let (news, since) = match self.told.due() {
+            None => news.await,
+            // The disk is tried again, whether there is news or not.
+            Some(due) => time::timeout_at(due, news).await.unwrap_or_else(|_| (Vec::new(), due)),
+        };
         drop(look);
         for (kind, said) in news {
             self.take(kind, said);

@@ -25,25 +25,29 @@ pub(super) struct Saved<K> {
     /// Bytes now, and after the last rewrite.
     size: u64,
     rewritten: u64,
+    /// What some line said is not known.
+    is_damaged: bool,
     key: PhantomData<K>,
 }
 
 impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
-    /// Opens or makes the file and reads what is there. A line that cannot be read is dropped and said.
+    /// Opens or makes the file and reads what is there. Lines that cannot be read are dropped, from the file as well, and said.
     ///
     /// # Errors
     /// The file cannot be read or made.
-    pub(super) fn open<V: DeserializeOwned>(path: &Path) -> Result<(Self, BTreeMap<K, V>)> {
+    pub(super) fn open<V: Serialize + DeserializeOwned>(path: &Path) -> Result<(Self, BTreeMap<K, V>)> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
         let file = append(path)?;
         let mut values = BTreeMap::new();
-        let (mut damaged, mut size) = (0, 0);
+        let (mut damaged, mut size, mut torn) = (0, 0, false);
         lines(path, |line, is_whole| {
             match serde_json::from_slice::<(K, Option<V>)>(line) {
                 Ok((key, Some(value))) if is_whole => drop(values.insert(key, value)),
                 Ok((key, None)) if is_whole => drop(values.remove(&key)),
+                // The last one, whose writing was cut short: it was in force nowhere yet.
+                _ if !is_whole => torn = true,
                 _ => damaged += 1,
             }
             if is_whole {
@@ -51,12 +55,25 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
             }
             Ok(())
         })?;
-        if damaged > 0 {
-            tracing::warn!(file = %path.display(), lines = damaged, "dropped what cannot be read of the last known state");
-        }
         // What is torn would take the next line with it.
         file.set_len(size).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok((Self { path: path.to_owned(), file, size, rewritten: 0, key: PhantomData }, values))
+        let is_damaged = damaged > 0;
+        let mut saved = Self { path: path.to_owned(), file, size, rewritten: 0, is_damaged, key: PhantomData };
+        if is_damaged || torn {
+            tracing::warn!(file = %path.display(), lines = damaged, torn, "dropped what cannot be read of the last known state");
+        }
+        if is_damaged && let Err(error) = saved.begin_anew(&values) {
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "what cannot be read stays in the file: the next start says it again"
+            );
+        }
+        Ok((saved, values))
+    }
+
+    /// Whether lines could not be read when it was opened, so that nobody knows what they said.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged
     }
 
     /// Keeps these values; `None` forgets one.
@@ -95,8 +112,28 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
 
     /// Leaves each key's last line only.
     fn rewrite(&mut self) -> Result<()> {
+        let path = self.path.clone();
+        self.replace(|new| Self::write_last(&path, new))
+    }
+
+    /// Leaves nothing but these.
+    fn begin_anew<V: Serialize>(&mut self, values: &BTreeMap<K, V>) -> Result<()> {
+        let written = |new: &Path| -> Result<u64> {
+            let mut text = Vec::new();
+            for (key, value) in values {
+                serde_json::to_writer(&mut text, &(key, Some(value)))?;
+                text.push(b'\n');
+            }
+            fs::write(new, &text).with_context(|| format!("cannot write {}", new.display()))?;
+            Ok(text.len() as u64)
+        };
+        self.replace(written)
+    }
+
+    /// Puts the file that `write` writes, which gives its size, in the place of this one.
+    fn replace(&mut self, write: impl FnOnce(&Path) -> Result<u64>) -> Result<()> {
         let new = self.path.with_extension("new");
-        let written = self.write_last(&new).and_then(|size| {
+        let written = write(&new).and_then(|size| {
             fs::rename(&new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))?;
             Ok(size)
         });
@@ -109,11 +146,17 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
         Ok(())
     }
 
+    /// As if the disk were full, or were not any more.
+    #[cfg(test)]
+    pub(super) fn refuse(&mut self, refuse: bool) {
+        self.file = if refuse { File::open(&self.path).unwrap() } else { append(&self.path).unwrap() };
+    }
+
     /// Writes each key's last line; the size, bytes.
-    fn write_last(&self, new: &Path) -> Result<u64> {
+    fn write_last(path: &Path, new: &Path) -> Result<u64> {
         let mut last: BTreeMap<K, usize> = BTreeMap::new();
         let mut at = 0;
-        lines(&self.path, |line, _| {
+        lines(path, |line, _| {
             if let Ok((key, value)) = serde_json::from_slice::<(K, Option<IgnoredAny>)>(line) {
                 match value {
                     Some(_) => last.insert(key, at),
@@ -129,7 +172,7 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
         let failed = || format!("cannot write {}", new.display());
         let mut out = BufWriter::new(File::create(new).with_context(failed)?);
         let (mut at, mut size) = (0, 0);
-        lines(&self.path, |line, _| {
+        lines(path, |line, _| {
             if wanted.next_if_eq(&at).is_some() {
                 out.write_all(line).and_then(|()| out.write_all(b"\n")).with_context(failed)?;
                 size += line.len() as u64 + 1;
@@ -192,6 +235,22 @@ mod tests {
         assert_eq!(values.into_keys().collect::<Vec<_>>(), ["a", "c"]);
         saved.keep([(&"d".to_owned(), Some(&vec![5]))]).unwrap();
         assert_eq!(open(&path).1.into_keys().collect::<Vec<_>>(), ["a", "c", "d"], "and the next line stands alone");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_gone_from_the_file_after_one_start() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("file");
+        // No line, no key, and a value of another kind.
+        fs::write(&path, b"[\"a\",[1]]\n[\"b\",[2]\n[3,[3]]\n[\"c\",{}]\n").unwrap();
+        let (saved, values) = open(&path);
+        assert!(saved.is_damaged());
+        assert_eq!(fs::read(&path).unwrap(), b"[\"a\",[1]]\n");
+        let (saved, again) = open(&path);
+        assert_eq!((saved.is_damaged(), again), (false, values));
+        // What a killed agent did not write to its end says nothing that was in force.
+        fs::write(&path, b"[\"a\",[1]]\n[\"b\",[2").unwrap();
+        assert!(!open(&path).0.is_damaged());
     }
 
     #[test]

@@ -4,11 +4,13 @@ use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::Hasher as _,
     path::Path,
+    time::Duration,
 };
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
+use tokio::time::Instant;
 
 use crate::{
     model::{Event, Kind},
@@ -20,6 +22,10 @@ use crate::{
 
 /// How many kinds there are.
 pub(super) const KINDS: usize = Kind::ALL.len();
+
+/// After the disk refused; each time that it does again it is twice as long, to at most a minute.
+const AGAIN: Duration = Duration::from_secs(2);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
 
 /// What a watch says of its kind.
 #[derive(Debug)]
@@ -67,6 +73,8 @@ pub(super) struct Told {
     has_copy: bool,
     /// Why the disk has not all of it.
     unkept: Option<String>,
+    /// When the disk, which refused, is tried again, and how long that was put off.
+    again: Option<(Instant, Duration)>,
     /// Objects that cannot be read, and why.
     unreadable: BTreeMap<Key, String>,
 }
@@ -84,9 +92,11 @@ impl Told {
             unsaved: BTreeMap::new(),
             has_copy: false,
             unkept: None,
+            again: None,
             unreadable: BTreeMap::new(),
         };
         let mut events = Vec::new();
+        let mut unreadable = Vec::new();
         for (line, text) in lines {
             let Line::Object(key) = line else {
                 told.has_copy = true;
@@ -98,13 +108,30 @@ impl Told {
                     told.kinds[kind(&key) as usize].known.insert(key, known);
                     events.push(object.told());
                 }
-                Err(error) => tracing::warn!(?key, %error, "dropped what cannot be read of the last known state"),
+                Err(error) => unreadable.push((key, error.to_string())),
             }
+        }
+        if told.saved.is_damaged() || !unreadable.is_empty() {
+            told.drop_damage(unreadable);
         }
         if told.has_copy {
             events.extend(Kind::ALL.map(Event::Told));
         }
         Ok((told, events))
+    }
+
+    /// Not all of the copy can be read, and what is missing may be a policy: it is not lived by, and the next start does not read it again.
+    fn drop_damage(&mut self, unreadable: Vec<(Key, String)>) {
+        let (objects, first) = (unreadable.len(), unreadable.first());
+        tracing::error!(
+            objects,
+            ?first,
+            "the copy of what the apiserver said last is damaged: it has to answer before policy begins"
+        );
+        self.has_copy = false;
+        self.unsaved.insert(Line::Complete, None);
+        self.unsaved.extend(unreadable.into_iter().map(|(key, _)| (Line::Object(key), None)));
+        self.save();
     }
 
     /// Whether what was on disk is the whole of what an apiserver said some time.
@@ -177,9 +204,14 @@ impl Told {
         }
     }
 
-    /// Brings the copy on disk up to date.
+    /// When [`Self::save`] is to be called again, whether there is news or not.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.again.map(|(at, _)| at)
+    }
+
+    /// Brings the copy on disk up to date. A disk that refused is tried again ever more rarely: all of it is written each time.
     pub(super) fn save(&mut self) {
-        if self.unsaved.is_empty() {
+        if self.unsaved.is_empty() || self.due().is_some_and(|at| Instant::now() < at) {
             return;
         }
         let lines = self.unsaved.iter().map(|(line, text)| (line, text.as_ref()));
@@ -187,8 +219,11 @@ impl Told {
             Ok(()) => {
                 self.unsaved.clear();
                 self.unkept = None;
+                self.again = None;
             }
             Err(error) => {
+                let pause = self.again.map_or(AGAIN, |(_, pause)| AGAIN_AT_MOST.min(2 * pause));
+                self.again = Some((Instant::now() + pause, pause));
                 let why = format!("a restart without apiserver would not know the last state: {error:#}");
                 if self.unkept.as_ref() != Some(&why) {
                     tracing::error!(why, "state folder");
@@ -225,7 +260,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::model::{NodeObject, PodObject};
+    use crate::model::{NodeObject, PodObject, PolicyObject};
 
     struct World {
         dir: TempDir,
@@ -315,5 +350,68 @@ mod tests {
         assert!(world.told.has_copy() && !world.told.is_complete());
         assert!(Kind::ALL.iter().all(|kind| events.contains(&Event::Told(*kind))));
         assert_eq!(events.len(), 2 + KINDS, "and what went stays gone: {events:?}");
+    }
+
+    /// Each kind listed, with a node and a policy.
+    fn all() -> Vec<(Kind, Vec<News>)> {
+        let policy = Object::Policy("n".into(), "p".into(), PolicyObject::default());
+        let of = |kind| match kind {
+            Kind::Node => vec![node("a", "1")],
+            Kind::Policy => vec![News::Is(Key::of(&policy), Ok(policy.clone()))],
+            Kind::Namespace | Kind::Pod => vec![],
+        };
+        Kind::ALL
+            .map(|kind| (kind, [vec![News::Begin], of(kind), vec![News::End]].into_iter().flatten().collect()))
+            .into()
+    }
+
+    #[test]
+    fn a_copy_of_which_something_cannot_be_read_is_not_lived_by_and_is_mended() {
+        for damage in [r#"[{"Object":{"Policy":["n","p"]}},{"subject":7}]"#, "nonsense"] {
+            let (mut world, _) = World::open(TempDir::new().unwrap());
+            for (kind, news) in all() {
+                world.take(kind, news);
+            }
+            let path = world.dir.path().join("kube");
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, format!("{text}{damage}\n")).unwrap();
+            let (world, events) = world.restart();
+            assert!(!world.told.has_copy() && !events.iter().any(|event| matches!(event, Event::Told(_))), "{damage}");
+            let mended = std::fs::read_to_string(&path).unwrap();
+            let (mut world, _) = world.restart();
+            assert!(!world.told.has_copy(), "nor by the next start: {damage}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), mended, "which has nothing to say");
+            for (kind, news) in all() {
+                world.take(kind, news);
+            }
+            let (world, events) = world.restart();
+            assert!(world.told.has_copy() && events.len() == 2 + KINDS, "{damage}: {events:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_disk_is_tried_ever_more_rarely_until_it_has_all() {
+        let (mut world, _) = World::open(TempDir::new().unwrap());
+        world.told.saved.refuse(true);
+        world.take(Kind::Node, [News::Begin, node("a", "1"), News::End]);
+        assert_eq!(world.told.problems().count(), 1);
+        let start = Instant::now();
+        let mut waits = Vec::new();
+        for n in 0..6 {
+            let due = world.told.due().unwrap();
+            waits.push((due - Instant::now()).as_secs());
+            world.take(Kind::Node, [node("a", &n.to_string())]);
+            assert_eq!(world.told.due(), Some(due), "news do not bring it forward");
+            tokio::time::sleep_until(due).await;
+            world.told.save();
+        }
+        assert_eq!(waits, [2, 4, 8, 16, 32, 60], "after {:?}", start.elapsed());
+        world.told.saved.refuse(false);
+        world.take(Kind::Node, [node("b", "1")]);
+        assert_eq!(std::fs::metadata(world.dir.path().join("kube")).unwrap().len(), 0);
+        tokio::time::sleep_until(world.told.due().unwrap()).await;
+        world.told.save();
+        assert_eq!((world.told.due(), world.told.problems().count()), (None, 0));
+        assert_eq!(names(&world.restart().1), ["a", "b"]);
     }
 }
