@@ -1,7 +1,7 @@
 //! The cluster's policies and their way into the maps.
 //!
 //! Invariant: names are in the catalogue before the rows that use them are in a map, and leave it after; an endpoint's row is written with its
-//! rule sets in it, and shut while it is not known that all of policy is written. After a refusal the maps and the catalogue are read again,
+//! rule sets in it, and shut while it is not known that all of policy is written, but where no policy selects it. After a refusal the maps and the catalogue are read again,
 //! ever more rarely, and what differs is written: nothing is believed to be there.
 
 mod lines;
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use osmia_maps::{
     catalogue::Line,
     layout::{Endpoint, VerdictKey},
@@ -113,6 +113,8 @@ pub(super) struct Policing<R: Rows> {
     refused: BTreeSet<u32>,
     /// Endpoints that are isolated since their rules need more rows than there is room for.
     over_budget: Vec<OverBudget>,
+    /// How many addresses rules speak of beyond those that there is room for.
+    crowded_out: usize,
     news: News,
     notices: Notices,
     graves: Vec<Grave<R::Garbage>>,
@@ -147,6 +149,7 @@ impl<R: Rows> Policing<R> {
             rows: PolicyRows::default(),
             refused: BTreeSet::new(),
             over_budget: Vec::new(),
+            crowded_out: 0,
             news: News::default(),
             notices,
             graves: Vec::new(),
@@ -333,6 +336,7 @@ impl<R: Rows> Policing<R> {
             generation: self.generation,
             waiting: self.retry.is_some(),
             rows: self.rows,
+            crowded_out: self.crowded_out,
             ..PolicyCounts::default()
         };
         let over = self.over_budget.iter().map(|over| over.slot);
@@ -373,6 +377,10 @@ impl<R: Rows> Policing<R> {
 
     fn follow(&mut self, dataplane: &mut R, touched: Vec<Touched>) {
         let Some(policies) = &mut self.policies else { return };
+        if policies.has_used_up_numbers() {
+            self.settle(Err(used_up()));
+            return;
+        }
         let change = policies.update(&self.cluster, touched);
         if self.retry.is_some() {
             // Where the maps stand is not known: the next try finds all that differs.
@@ -390,10 +398,16 @@ impl<R: Rows> Policing<R> {
     fn admit(&mut self, dataplane: &mut R, slot: u32, local: Local) -> Result<Rules> {
         self.catalogue.append(&[lines::endpoint(slot, &local)]).context("the catalogue cannot be written")?;
         self.locals.insert(slot, local.clone());
-        self.follow(dataplane, vec![Touched::Endpoint(slot, Some(local))]);
-        // What the maps hold is not known then: neither whether its rules are there, nor whether its address still counts as somebody else's.
-        let Some(policies) = self.policies.as_ref().filter(|_| self.retry.is_none()) else { return Ok(SHUT) };
-        Ok(policies.rules(slot))
+        self.follow(dataplane, vec![Touched::Endpoint(slot, Some(local.clone()))]);
+        if let Some(policies) = self.policies.as_ref().filter(|_| self.retry.is_none()) {
+            return Ok(policies.rules(slot));
+        }
+        // What the maps hold is not known then. Who needs no rules is let go all the same, once his address is nobody's: to the rules of others
+        // he is no pod until all is written, which takes rights from him and gives none.
+        let peers = local.addresses.iter().map(|address| (*address, None)).collect();
+        let nobody = Change { peers, ..Change::default() };
+        let is_open = local.is_open(&self.cluster) && dataplane.write_policy(&nobody).is_ok();
+        Ok(if is_open { Rules::default() } else { SHUT })
     }
 
     /// Compiles everything anew over what is pinned.
@@ -406,6 +420,9 @@ impl<R: Rows> Policing<R> {
         }
         let Resumed { mut policies, change, unknown } =
             Policies::resume(&catalogue, &pinned, &self.cluster, &self.locals);
+        if policies.has_used_up_numbers() {
+            return Err(used_up());
+        }
         if let Some(why) = unknown {
             tracing::error!(why, "the policy rows are not those that the catalogue names: all are written anew");
         }
@@ -481,8 +498,18 @@ impl<R: Rows> Policing<R> {
         Ok(())
     }
 
-    /// Says which endpoints came to be isolated for want of room, and which are no more.
+    /// Says which endpoints came to be isolated for want of room, and which are no more; and whether there is room for all addresses.
     fn say_over_budget(&mut self) {
+        let crowded_out = self.policies.as_ref().map(Policies::crowded_out).unwrap_or_default();
+        match (self.crowded_out, crowded_out) {
+            (0, 1..) => tracing::error!(
+                addresses = crowded_out,
+                "rules speak of more addresses than there is room for: the highest are no pods to the rules of this node"
+            ),
+            (1.., 0) => tracing::info!("there is room for all addresses that rules speak of again"),
+            _ => {}
+        }
+        self.crowded_out = crowded_out;
         let now = self.policies.as_ref().map(Policies::over_budget).unwrap_or_default();
         for OverBudget { slot, pod, direction, policies, map, rows, limit } in
             now.iter().filter(|over| !self.over_budget.contains(over))
@@ -574,6 +601,13 @@ fn kind(event: &Event) -> &'static str {
         Event::Policy(..) | Event::PolicyGone(_) => "policy",
         Event::Told(_) => "all",
     }
+}
+
+/// A change would need numbers that were given before.
+fn used_up() -> anyhow::Error {
+    anyhow!(
+        "the numbers of rule sets, classes, peers or rules are used up: reboot the node, with which the maps begin anew"
+    )
 }
 
 /// The rule sets of a row that is put again before anything is known: what they were, else none may pass.

@@ -74,6 +74,12 @@ impl Local {
         let is_other = !self.uid.is_empty() && !pod.uid.is_empty() && self.uid != pod.uid;
         (pod.has_network() && !is_other).then_some(pod)
     }
+
+    /// Whether no policy isolates it, in either direction, and nothing says that one might.
+    #[must_use]
+    pub fn is_open(&self, cluster: &Cluster) -> bool {
+        sets::is_open(cluster, self)
+    }
 }
 
 /// What an update is about.

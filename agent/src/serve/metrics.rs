@@ -105,6 +105,8 @@ pub struct PolicyCounts {
     pub generation: u64,
     /// A change could not be written and is tried again.
     pub waiting: bool,
+    /// Addresses that rules speak of beyond those that there is room for.
+    pub crowded_out: usize,
     /// Rows of the maps.
     pub rows: PolicyRows,
 }
@@ -259,7 +261,7 @@ impl Metrics {
     /// What policy is made of.
     pub fn policy(&self, counts: &PolicyCounts) {
         let PolicyCounts { policies, refused_in_part, open, isolated, provisional, refused, unmanaged, .. } = *counts;
-        self.problems("policy", refused + usize::from(counts.waiting));
+        self.problems("policy", refused + counts.crowded_out + usize::from(counts.waiting));
         for (state, count) in [("known", policies), ("refused_in_part", refused_in_part)] {
             self.policies.get_or_create(&State { state }).set(count as u64);
         }
@@ -337,6 +339,9 @@ mod tests {
         metrics.policy(&PolicyCounts {
             policies: 5,
             provisional: 1,
+            refused: 1,
+            crowded_out: 3,
+            waiting: true,
             generation: 9,
             rows: PolicyRows { verdicts: 7, ..PolicyRows::default() },
             ..PolicyCounts::default()
@@ -355,6 +360,7 @@ mod tests {
             "osmia_dropped_packets_total{reason=\"SOURCE_GUARD\"} 2",
             "osmia_dropped_bytes_total{reason=\"SOURCE_GUARD\"} 200",
             "osmia_problems{state=\"manifests\"} 2",
+            "osmia_problems{state=\"policy\"} 5",
             "osmia_policies{state=\"known\"} 5",
             "osmia_policy_endpoints{state=\"provisional\"} 1",
             "osmia_policy_rows{map=\"verdicts\"} 7",

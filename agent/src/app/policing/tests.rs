@@ -3,10 +3,13 @@
 mod counted;
 mod said;
 
-use std::{cell::Cell, net::Ipv4Addr};
+use std::{
+    cell::Cell,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use anyhow::{bail, ensure};
-use osmia_maps::catalogue::Catalogue;
+use osmia_maps::catalogue::{Catalogue, Last};
 use osmia_maps::layout::{
     VerdictKey,
     endpoint::{E_PRESENT, E_READY},
@@ -32,6 +35,8 @@ struct Maps {
     generation: u64,
     epochs: BTreeSet<u32>,
     full: bool,
+    /// Nothing can be written.
+    stuck: bool,
     /// How many verdict rows there is room for, where it is not all.
     room: Option<usize>,
     unreadable: bool,
@@ -56,7 +61,7 @@ impl Rows for Maps {
     }
 
     fn write_policy(&mut self, change: &Change) -> Result<Self::Garbage> {
-        if self.full && !change.verdicts.is_empty() {
+        if self.stuck || self.full && !change.verdicts.is_empty() {
             bail!("the map is full");
         }
         let new = change.verdicts.keys().filter(|key| !self.pinned.verdicts.contains_key(&key.row())).count();
@@ -262,19 +267,29 @@ async fn full_maps_keep_what_was_in_force_until_there_is_room() {
     assert_eq!(world.rules(1), OPEN, "the old state stays");
     assert!(world.policing.retry_at().is_some());
     assert!(world.catalogue().policies.is_empty(), "it is not in force");
-    // An ADD is shut, also one of which no policy speaks: whether the maps call its address somebody else's is not known.
     world.tell(vec![pod("b")]);
     assert_eq!(world.put(2, "b"), SHUT);
+    // Who had its address before has rights that it must not have; whether the maps still say so is not known.
+    let address = IpAddr::from([10, 0, 0, 3]);
+    world.maps.pinned.peers.insert(address, 77);
     let c = Local { pod: Some(("other".into(), "c".into())), ..local(3, "c", "") };
-    assert_eq!(world.put_local(3, c), SHUT);
+    assert_eq!(world.put_local(3, c.clone()), OPEN, "no policy selects it");
+    assert!(!world.maps.pinned.peers.contains_key(&address));
+    world.maps.stuck = true;
+    assert_eq!(
+        world.put_local(4, Local { addresses: vec![[10, 0, 0, 4].into()], ..c }),
+        SHUT,
+        "its address may be another's"
+    );
+    world.maps.stuck = false;
     let counts = world.policing.counts();
-    assert_eq!((counts.refused, counts.open), (2, 0));
+    assert_eq!((counts.refused, counts.open), (2, 1));
     world.policing.try_again(&mut world.maps);
     assert_eq!((world.rules(1), world.rules(2)), (OPEN, SHUT));
     world.maps.full = false;
     world.policing.try_again(&mut world.maps);
     assert_eq!(world.policing.retry_at(), None);
-    assert_eq!(world.rules(3), OPEN);
+    assert_eq!((world.rules(3), world.rules(4)), (OPEN, OPEN));
     assert!(world.rules(1) != OPEN && world.rules(2) == world.rules(1), "replicas share their rules");
     assert_eq!(world.policing.counts().isolated, 2);
     assert_eq!(world.catalogue().policies.len(), 1);
@@ -574,4 +589,21 @@ async fn a_change_that_took_long_and_parts_that_are_refused_are_told_of_at_their
     tokio::time::advance(Duration::from_secs(1)).await;
     world.policing.take(&mut world.maps, vec![refused("good", &["spec"])], since);
     assert_eq!(world.notices(), [(Reason::PartRefused, "good".to_owned()), (Reason::ChangeSlow, "good".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_numbers_are_used_up_what_is_in_force_stays_and_none_is_given_twice() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    let rules = world.rules(1);
+    let last = Last { set: u32::MAX - 1, ..world.catalogue().last };
+    let same = || vec![Event::Namespace("ns".into(), NamespaceObject::default()), pod("a"), pod("b")];
+    world.policing.catalogue.append(&[Line::Generation { generation: 1000, last }]).unwrap();
+    world.restart(same());
+    assert_eq!((world.rules(1), world.put(2, "b")), (rules, SHUT));
+    assert!(world.policing.retry_at().is_some() && world.policing.counts().waiting);
+    world.tell(vec![Event::PolicyGone(key("deny"))]);
+    world.policing.try_again(&mut world.maps);
+    assert_eq!((world.rules(1), world.rules(2)), (rules, SHUT));
 }

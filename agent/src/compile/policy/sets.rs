@@ -64,6 +64,11 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
     Some(Key { direction, policies, named })
 }
 
+/// Whether no policy isolates an endpoint, and nothing says that one might.
+pub(super) fn is_open(cluster: &Cluster, local: &Local) -> bool {
+    [Direction::Egress, Direction::Ingress].into_iter().all(|direction| key(cluster, local, direction).is_none())
+}
+
 fn items(rule: &Rule) -> impl Iterator<Item = (Protocol, &Port)> {
     let items = match &rule.ports {
         Ports::All => [].as_slice(),
