@@ -5,6 +5,7 @@
 //! every name. Only the agent writes: it appends, and at its start, and when most of it is history, replaces the file by a shorter one that
 //! says the same. A last line that is not whole was never followed by rows.
 
+mod index;
 mod line;
 
 use std::{
@@ -13,6 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub use self::index::{Index, SetHead};
 pub use self::line::{Direction, Last, Line, PodName, PolicyName, Ports, Reason, SetRule};
 
 /// A rule set.

@@ -142,7 +142,7 @@ fn verdict_name(allows: Option<bool>) -> &'static str {
 
 fn document(context: &Context, names: &Names, explained: &[Explained]) -> Document {
     let behind =
-        names.catalogue.behind.iter().map(|behind| format!("{}; this is of before", in_force::behind_text(behind)));
+        names.told().behind.iter().map(|behind| format!("{}; this is of before", in_force::behind_text(behind)));
     let stale: Vec<String> = names.stale().iter().cloned().chain(behind).collect();
     let pages: Vec<Shown> = explained.iter().map(|one| Shown::of(one, context, names)).collect();
     let records = explained.iter().map(|one| one.record(context, names)).collect();

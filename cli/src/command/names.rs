@@ -10,7 +10,7 @@ use std::{
 
 use osmia_maps::{
     Access, MapError, Pins,
-    catalogue::{self, Catalogue, Direction, PodName, PolicyName, Reason, Set},
+    catalogue::{self, Catalogue, Direction, Index, PodName, PolicyName, Reason, SetHead, SetRule},
     decode::{Cell, Record},
     layout::{
         Asked, Endpoint, Meta, VerdictKey,
@@ -26,7 +26,7 @@ use crate::arguments::Common;
 #[derive(Debug)]
 pub(super) struct Names {
     /// What was read; empty where nothing was.
-    pub(super) catalogue: Catalogue,
+    index: Index,
     file: Option<PathBuf>,
     is_read: bool,
     /// Rule sets that endpoints have and the catalogue does not know, with the cookie of what they keep out.
@@ -38,23 +38,23 @@ impl Names {
     /// Reads the catalogue beside the pins.
     pub(super) fn read(common: &Common, meta: &Meta) -> Self {
         let file = common.run_folder().map(|run| catalogue::path(&run));
-        let read = file.as_deref().map(Catalogue::read);
+        let read = file.as_deref().map(Index::read);
         let is_read = matches!(read, Some(Ok(_)));
-        let (catalogue, stale) = match read {
+        let (index, stale) = match read {
             None => {
                 let why = "no names: the run folder of these pins' agent is not known (--run DIR)".to_owned();
-                (Catalogue::default(), vec![why])
+                (Index::default(), vec![why])
             }
             Some(Err(error)) => {
                 let path = file.as_deref().unwrap_or(Path::new("")).display();
-                (Catalogue::default(), vec![format!("no names: {path}: {error}")])
+                (Index::default(), vec![format!("no names: {path}: {error}")])
             }
-            Some(Ok(catalogue)) => {
-                let stale = compare(meta.catalogue, catalogue.generation).into_iter().collect();
-                (catalogue, stale)
+            Some(Ok(index)) => {
+                let stale = compare(meta.catalogue, index.rest().generation).into_iter().collect();
+                (index, stale)
             }
         };
-        Self { catalogue, file, is_read, unknown: BTreeMap::new(), stale }
+        Self { index, file, is_read, unknown: BTreeMap::new(), stale }
     }
 
     /// The same, for endpoints that were read before: what of their rule sets has no name is said.
@@ -106,7 +106,7 @@ impl Names {
 
     /// The pod of an endpoint; `Some(None)`: the runtime named none.
     pub(super) fn pod(&self, slot: u32) -> Option<Option<&PodName>> {
-        self.catalogue.endpoints.get(&slot).map(Option::as_ref)
+        self.told().endpoints.get(&slot).map(Option::as_ref)
     }
 
     /// The pod of an endpoint, or its slot where that has no name.
@@ -122,12 +122,37 @@ impl Names {
         self.pod(slot).flatten().map_or(Cell::Absent, |pod| Cell::Text(pod.to_string().into()))
     }
 
-    pub(super) fn set(&self, number: u32) -> Option<&Set> {
-        self.catalogue.sets.get(&number)
+    /// What is no name of a number: policies, pods, what is in force and what is not.
+    pub(super) fn told(&self) -> &Catalogue {
+        self.index.rest()
+    }
+
+    pub(super) fn set(&self, number: u32) -> Option<&SetHead> {
+        self.index.set(number)
+    }
+
+    /// The rules of a set.
+    pub(super) fn rules(&self, set: u32) -> Vec<SetRule> {
+        self.index.rules(set).unwrap_or_default()
+    }
+
+    /// Numbers of the sets that have a name.
+    pub(super) fn sets(&self) -> impl Iterator<Item = u32> {
+        self.index.sets()
+    }
+
+    /// Numbers of the classes that have a name.
+    pub(super) fn classes(&self) -> impl Iterator<Item = u32> {
+        self.index.classes()
+    }
+
+    /// What atoms say of a class; of class 0 none does. `None`: the catalogue does not know it.
+    pub(super) fn signature(&self, class: u32) -> Option<&[(u32, u16)]> {
+        if class == 0 { Some(&[]) } else { self.index.class(class) }
     }
 
     pub(super) fn reason(&self, cookie: u32) -> Option<&Reason> {
-        self.catalogue.cookies.get(&cookie)
+        self.index.reason(cookie)
     }
 
     /// A cookie in words.
@@ -141,10 +166,7 @@ impl Names {
 
     /// What a class' atoms say, in words; `None`: the catalogue does not know the class.
     pub(super) fn class_atoms(&self, class: u32) -> Option<Vec<String>> {
-        if class == 0 {
-            return Some(Vec::new());
-        }
-        let signature = self.catalogue.classes.get(&class)?;
+        let signature = self.signature(class)?;
         let word = |(atom, port): &(u32, u16)| match port {
             0 => self.atom_text(*atom),
             port => format!("{} = {port}", self.atom_text(*atom)),
@@ -154,8 +176,8 @@ impl Names {
 
     /// A peer of rules in words.
     pub(super) fn atom_text(&self, atom: u32) -> String {
-        match self.catalogue.atoms.get(&atom) {
-            Some((text, _)) => text.clone(),
+        match self.index.atom(atom) {
+            Some(text) => text.to_owned(),
             None => format!("unknown peer {atom}"),
         }
     }

@@ -92,6 +92,65 @@ fn a_torn_last_line_is_left_out() {
     fs::remove_file(&file).unwrap();
 }
 
+/// What an index says of everything that it has.
+fn asked(index: &Index) -> Catalogue {
+    let atom = |n: u32| Some((n, (index.atom(n)?.to_owned(), serde_json::Value::Null)));
+    let set = |n: u32| {
+        let SetHead { direction, policies, isolation, len } = index.set(n)?.clone();
+        let rules = index.rules(n)?;
+        assert_eq!(rules.len(), len);
+        Some((n, Set { direction, policies, isolation, rules, definition: serde_json::Value::Null }))
+    };
+    let numbers = || 0..100;
+    Catalogue {
+        atoms: numbers().filter_map(atom).collect(),
+        classes: numbers().filter_map(|n| Some((n, index.class(n)?.to_vec()))).collect(),
+        sets: numbers().filter_map(set).collect(),
+        cookies: numbers().filter_map(|n| Some((n, index.reason(n)?.clone()))).collect(),
+        ..index.rest().clone()
+    }
+}
+
+/// Without what the agent alone needs.
+fn for_people(mut catalogue: Catalogue) -> Catalogue {
+    catalogue.atoms.values_mut().for_each(|(_, definition)| *definition = serde_json::Value::Null);
+    catalogue.sets.values_mut().for_each(|set| set.definition = serde_json::Value::Null);
+    catalogue
+}
+
+#[test]
+fn an_index_says_the_same() {
+    let text = |lines: &[Line]| -> Vec<u8> {
+        lines.iter().flat_map(|line| [serde_json::to_vec(line).unwrap(), b"\n".to_vec()].concat()).collect()
+    };
+    let all = text(&example().lines());
+    let gone = text(&[
+        Line::Gone { atoms: vec![1], classes: vec![4], sets: vec![5], cookies: vec![2] },
+        Line::NoEndpoint { slot: 1 },
+        Line::CaughtUp,
+    ]);
+    let again = text(&[Line::Atom { number: 1, text: "pods app=b".into(), definition: serde_json::Value::Null }]);
+    let spaced = String::from_utf8(all.clone()).unwrap().replace(":", ": ").into_bytes();
+    let newer = b"{\"weather\":{\"fair\":true}}\n".to_vec();
+    let torn = b"{\"class\":{\"number\":77,\"sig".to_vec();
+    let bad = b"{\"class\":{\"number\":77,\"sig\n".to_vec();
+    for (what, parts) in [
+        ("all", vec![&all]),
+        ("gone", vec![&all, &gone]),
+        ("said twice", vec![&all, &again]),
+        ("as nobody writes it", vec![&spaced]),
+        ("a newer agent's", vec![&newer, &all]),
+        ("torn", vec![&all, &torn]),
+        ("bad in its midst", vec![&all, &bad, &gone]),
+        ("nothing", vec![]),
+    ] {
+        let text: Vec<u8> = parts.into_iter().flatten().copied().collect();
+        assert_eq!(asked(&Index::of(text.clone())), for_people(Catalogue::of(&text)), "{what}");
+    }
+    let index = Index::of(all);
+    assert_eq!((index.classes().collect::<Vec<_>>(), index.sets().collect::<Vec<_>>()), (vec![4], vec![5]));
+}
+
 #[test]
 fn what_a_newer_agent_says_beside_is_left_out() {
     let whole = |lines: &[&str]| Catalogue::of(format!("{}\n", lines.join("\n")).as_bytes());

@@ -1,6 +1,6 @@
 //! The nearest miss: of a denied packet, the rule that fails on the fewest of peer, protocol and port.
 
-use osmia_maps::catalogue::{Ports, Set, SetRule};
+use osmia_maps::catalogue::{Ports, SetRule};
 
 /// What is asked of rules.
 #[derive(Clone, Copy, Debug)]
@@ -64,20 +64,18 @@ fn nearest(misses: impl Iterator<Item = Miss>) -> Option<Miss> {
     misses.min_by_key(|miss| miss.count())
 }
 
-/// The rule of a set that fails on the fewest, of several the first by `name`.
+/// Of a set's rules the one that fails on the fewest, of several the first by `name`.
 pub(super) fn nearest_rule<'a, N: Ord>(
-    set: &'a Set,
+    rules: &'a [SetRule],
     wanted: &Wanted<'_>,
     name: impl Fn(&'a SetRule) -> N,
 ) -> Option<(&'a SetRule, Miss)> {
-    let misses = set.rules.iter().map(|rule| (rule, of(rule, wanted)));
+    let misses = rules.iter().map(|rule| (rule, of(rule, wanted)));
     misses.min_by_key(|(rule, miss)| (miss.count(), name(rule)))
 }
 
 #[cfg(test)]
 mod tests {
-    use osmia_maps::catalogue::Direction;
-
     use super::*;
 
     fn rule(cookie: u32, peers: Option<&[u32]>, ports: Option<&[(u8, u16, u16)]>, named: &[(u32, u8)]) -> SetRule {
@@ -131,11 +129,9 @@ mod tests {
     fn of_equal_rules_the_first_by_name_is_the_nearest() {
         let far = rule(1, Some(&[9]), Some(&[(17, 80, 80)]), &[]);
         let (b, a) = (rule(2, Some(&[9]), None, &[]), rule(3, Some(&[1]), Some(&[(6, 1, 1)]), &[]));
-        let definition = serde_json::Value::Null;
-        let set =
-            Set { direction: Direction::Ingress, policies: vec![], isolation: 4, rules: vec![far, b, a], definition };
+        let rules = [far, b, a];
         let name = |rule: &SetRule| ["", "z", "b", "a"][rule.cookie as usize];
-        let (rule, miss) = nearest_rule(&set, &WANTED, name).unwrap();
+        let (rule, miss) = nearest_rule(&rules, &WANTED, name).unwrap();
         assert_eq!((rule.cookie, miss.names()), (3, vec!["port"]));
     }
 }

@@ -1,7 +1,7 @@
 //! One direction of a packet in words: who judges it, what is said, by which rule, and for a denial what would have been nearest.
 
 use osmia_maps::{
-    catalogue::{Direction, Reason, Set},
+    catalogue::{Direction, Reason, SetRule},
     decode::{Cell, Context, Record, ip, protocol},
     judge::{Place, Side},
     layout::{Addr, policy::OPEN},
@@ -182,31 +182,26 @@ fn judged<'a>(of: &Of<'_>, side: &Side, names: &'a Names) -> Why<'a> {
         why.stale.push(format!("the catalogue does not know rule set {}", side.rules));
         return why;
     };
-    let none = Vec::new();
-    let signature = match side.class {
-        0 => Some(&none),
-        class => names.catalogue.classes.get(&class),
-    };
-    let Some(signature) = signature else {
+    let Some(signature) = names.signature(side.class) else {
         why.nameless = true;
         why.stale.push(format!("the catalogue does not know class {}", side.class));
         return why;
     };
-    if !side.allows() && !set.rules.is_empty() {
+    if !side.allows() && set.len > 0 {
         let known = match names.class_atoms(side.class).unwrap_or_default() {
             none if none.is_empty() => "nobody whom a rule on this node names".to_owned(),
             atoms => atoms.join(", "),
         };
         why.lines.push(format!("{} counts as {known}", ip(of.peer)));
     }
-    compare(of, set, &Wanted { signature, proto: of.proto, port: of.port }, side, names, &mut why);
+    compare(of, &names.rules(side.rules), &Wanted { signature, proto: of.proto, port: of.port }, side, names, &mut why);
     why
 }
 
 /// The rules of the catalogue beside the row's verdict.
-fn compare(of: &Of<'_>, set: &Set, wanted: &Wanted<'_>, side: &Side, names: &Names, why: &mut Why<'_>) {
+fn compare(of: &Of<'_>, rules: &[SetRule], wanted: &Wanted<'_>, side: &Side, names: &Names, why: &mut Why<'_>) {
     if side.allows() {
-        let rule = set.rules.iter().find(|rule| rule.cookie == side.cookie());
+        let rule = rules.iter().find(|rule| rule.cookie == side.cookie());
         if rule.is_none_or(|rule| !miss::of(rule, wanted).is_hit()) {
             why.stale.push("by the catalogue no such rule allows it: rows and catalogue differ".to_owned());
         }
@@ -216,7 +211,7 @@ fn compare(of: &Of<'_>, set: &Set, wanted: &Wanted<'_>, side: &Side, names: &Nam
         Some(Reason::Rule { policy, rule, .. }) => Some((policy, *rule)),
         _ => None,
     };
-    let Some((rule, miss)) = miss::nearest_rule(set, wanted, |rule| by_name(rule.cookie)) else {
+    let Some((rule, miss)) = miss::nearest_rule(rules, wanted, |rule| by_name(rule.cookie)) else {
         why.lines.push("it has no rules: nothing is allowed".to_owned());
         return;
     };

@@ -42,8 +42,8 @@ fn peers(names: &Names, class: u32) -> Cell {
 
 fn all(names: &Names, addresses: &[(Addr, u32)], ranges: &[(RouteKey, u32)]) -> Document {
     let mut counts: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
-    for class in names.catalogue.classes.keys() {
-        counts.entry(*class).or_default();
+    for class in names.classes() {
+        counts.entry(class).or_default();
     }
     addresses.iter().for_each(|(_, class)| counts.entry(*class).or_default()[0] += 1);
     ranges.iter().for_each(|(_, class)| counts.entry(*class).or_default()[1] += 1);
@@ -84,7 +84,7 @@ fn one(
     if class != 0 && addresses.is_empty() && ranges.is_empty() && names.class_atoms(class).is_none() {
         return Err(Failure::Unknown(format!("there is no class {class}")));
     }
-    let atoms = names.catalogue.classes.get(&class).cloned().unwrap_or_default();
+    let atoms = names.signature(class).unwrap_or_default();
     let atoms = atoms.iter().map(|(atom, port)| {
         Record::new()
             .with("atom", Cell::Number((*atom).into()))

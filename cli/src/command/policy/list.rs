@@ -46,8 +46,8 @@ impl Known {
 
 /// Every policy that the catalogue names, with the endpoints whose rows point to a rule set of it.
 pub(super) fn known(names: &Names, endpoints: &[(u32, Endpoint)]) -> BTreeMap<PolicyName, Known> {
-    let of_file = names.catalogue.policies.iter().map(|(policy, at)| {
-        let refused = names.catalogue.refused.get(policy).cloned().unwrap_or_default();
+    let of_file = names.told().policies.iter().map(|(policy, at)| {
+        let refused = names.told().refused.get(policy).cloned().unwrap_or_default();
         (policy.clone(), Known { at: Some(*at), refused, ..Known::default() })
     });
     let mut known: BTreeMap<PolicyName, Known> = of_file.collect();

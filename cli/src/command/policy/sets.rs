@@ -7,7 +7,7 @@ use std::{
 
 use osmia_maps::{
     Access, MapError, Pins,
-    catalogue::{Ports, Set, SetRule},
+    catalogue::{Ports, SetHead, SetRule},
     decode::{Cell, Record, policy, protocol},
     layout::{Meta, VerdictKey, VerdictRow, policy::BASE_BITS},
     tables,
@@ -63,8 +63,7 @@ fn all(names: &Names, users: &Users, rows: &[(VerdictKey, VerdictRow)]) -> Docum
     for (key, _) in rows {
         *counts.entry(key.asked.set).or_default() += 1;
     }
-    let numbers: BTreeSet<u32> =
-        names.catalogue.sets.keys().chain(users.keys()).chain(counts.keys()).copied().collect();
+    let numbers: BTreeSet<u32> = names.sets().chain(users.keys().chain(counts.keys()).copied()).collect();
     let record = |number: u32| {
         let set = names.set(number);
         let of = users.get(&number);
@@ -72,7 +71,7 @@ fn all(names: &Names, users: &Users, rows: &[(VerdictKey, VerdictRow)]) -> Docum
             .with("set", Cell::Number(number.into()))
             .and(head(set))
             .with("endpoints", Cell::Number(of.map_or(0, BTreeSet::len) as u64))
-            .with("rules", set.map_or(Cell::Absent, |set| Cell::Number(set.rules.len() as u64)))
+            .with("rules", set.map_or(Cell::Absent, |set| Cell::Number(set.len as u64)))
             .with("rows", Cell::Number(counts.get(&number).copied().unwrap_or(0)))
             .with("isolation", Cell::Text(isolation(names, rows, number).into()))
     };
@@ -105,7 +104,7 @@ fn isolation(names: &Names, rows: &[(VerdictKey, VerdictRow)], number: u32) -> S
     }
 }
 
-fn head(set: Option<&Set>) -> Record {
+fn head(set: Option<&SetHead>) -> Record {
     Record::new()
         .with("direction", set.map_or(Cell::Absent, |set| Cell::name(direction_name(set.direction))))
         .with("policies", set.map_or(Cell::Absent, |set| policies_cell(&set.policies)))
@@ -123,7 +122,7 @@ fn one(names: Names, users: &Users, mut rows: Vec<(VerdictKey, VerdictRow)>, num
         .flatten()
         .map(|slot| Record::new().with("slot", Cell::Number((*slot).into())).with("pod", names.pod_cell(*slot)))
         .collect();
-    let rules: Vec<Record> = set.iter().flat_map(|set| &set.rules).map(|rule| rule_record(&names, rule)).collect();
+    let rules: Vec<Record> = names.rules(number).iter().map(|rule| rule_record(&names, rule)).collect();
     let stale = names.stale().to_vec();
     let sentence = match &set {
         Some(set) => {

@@ -1,6 +1,6 @@
 //! `osmia policy show`: one NetworkPolicy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use osmia_maps::{
@@ -53,7 +53,7 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
         of_name.by_ref().max_by_key(|(_, known)| known.at.map(|at| at.generation)).ok_or_else(|| {
             let Named { namespace, name } = named;
             let why = names.stale().first().map(|why| format!(" ({why})")).unwrap_or_default();
-            let behind = names.catalogue.behind.as_ref().map(in_force::behind_text);
+            let behind = names.told().behind.as_ref().map(in_force::behind_text);
             let behind = behind.map(|behind| format!("; {behind}")).unwrap_or_default();
             Failure::Unknown(format!(
                 "no NetworkPolicy {namespace}/{name} is in force on this node, says {}{why}{behind}",
@@ -117,7 +117,7 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
 
 /// What keeps it, or a change of it, from being in force on this node.
 fn missing(names: &Names, known: &Known) -> Vec<String> {
-    let catalogue = &names.catalogue;
+    let catalogue = names.told();
     let mut missing = Vec::new();
     if known.at.is_none() {
         missing.push("it is being written".to_owned());
@@ -157,12 +157,15 @@ fn sentence(policy: &PolicyName, known: &Known, missing: &[String]) -> String {
 
 /// Its rules, with what each has let pass.
 fn rules(pins: &Pins, names: &Names, policy: &PolicyName) -> Result<Vec<Record>, MapError> {
+    let is_of = |set: &u32| names.set(*set).is_some_and(|set| set.policies.contains(policy));
+    let cookies: BTreeSet<u32> =
+        names.sets().filter(is_of).flat_map(|set| names.rules(set)).map(|rule| rule.cookie).collect();
     let mut rules: Vec<(Direction, usize, u32, &str)> = Vec::new();
-    for (cookie, reason) in &names.catalogue.cookies {
-        if let Reason::Rule { policy: of, direction, rule, text } = reason
+    for cookie in cookies {
+        if let Some(Reason::Rule { policy: of, direction, rule, text }) = names.reason(cookie)
             && of == policy
         {
-            rules.push((*direction, *rule, *cookie, text));
+            rules.push((*direction, *rule, cookie, text));
         }
     }
     rules.sort_unstable();

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use osmia_maps::{
     Pins,
-    catalogue::{self, InForce},
+    catalogue::{self, Behind as Told, InForce},
     decode::{Cell, Record},
     layout::{Endpoint, Meta},
 };
@@ -82,8 +82,9 @@ impl Policy {
         }
         let has_rows = meta.catalogue != 0;
         let stale = names.stale().iter().filter(|_| has_rows).cloned().collect();
-        let catalogue = names.catalogue;
-        let behind = catalogue.behind.map(|behind| Behind { age: in_force::age_of(behind.at_ms), why: behind.why });
+        let catalogue = names.told();
+        let behind = catalogue.behind.as_ref();
+        let behind = behind.map(|Told { at_ms, why }| Behind { age: in_force::age_of(*at_ms), why: why.clone() });
         Ok(Self {
             run: run.to_owned(),
             has_room,
@@ -94,7 +95,7 @@ impl Policy {
             behind,
             policies: catalogue.policies.len(),
             refused: catalogue.refused.iter().map(|(policy, parts)| (policy.to_string(), parts.len())).collect(),
-            source: catalogue.source,
+            source: catalogue.source.clone(),
             pods,
         })
     }
