@@ -4,7 +4,10 @@
 //! rule sets in it, and shut while it is not known that all of policy is written, but where no policy selects it. After a refusal the maps and the catalogue are read again,
 //! ever more rarely, and what differs is written: nothing is believed to be there.
 
+mod counts;
+mod events;
 mod lines;
+mod noticed;
 mod said;
 mod tally;
 
@@ -25,6 +28,7 @@ use tokio::{
     time::Instant,
 };
 
+use self::events::{About, about, kind};
 use super::notices::Notices;
 use crate::{
     catalogue::CatalogueFile,
@@ -32,7 +36,7 @@ use crate::{
     compile::policy::{CLOSED, Change, Local, OverBudget, Pinned, PodKey, Policies, Resumed, Rules, Touched},
     model::{Cluster, Event},
     program::{PolicyError, is_same},
-    serve::metrics::{Metrics, PolicyCounts, PolicyRows},
+    serve::metrics::{Metrics, PolicyRows},
     source::notice::Reason,
 };
 
@@ -328,53 +332,6 @@ impl<R: Rows> Policing<R> {
         }
     }
 
-    /// For metrics.
-    pub(super) fn counts(&self) -> PolicyCounts {
-        let mut counts = PolicyCounts {
-            policies: self.cluster.policies.len(),
-            refused_in_part: self.cluster.policies.values().filter(|policy| !policy.refused.is_empty()).count(),
-            generation: self.generation,
-            waiting: self.retry.is_some(),
-            rows: self.rows,
-            crowded_out: self.crowded_out,
-            ..PolicyCounts::default()
-        };
-        let over = self.over_budget.iter().map(|over| over.slot);
-        let refused: BTreeSet<u32> = self.refused.iter().copied().chain(over).collect();
-        counts.refused = refused.len();
-        for (slot, local) in self.locals.iter().filter(|(slot, _)| !refused.contains(*slot)) {
-            let isolated = self.policies.as_ref().is_some_and(|policies| policies.rules(*slot) != Rules::default());
-            match &local.pod {
-                None => counts.unmanaged += 1,
-                Some(_) if self.policies.is_none() => counts.provisional += 1,
-                Some(_) if !isolated => counts.open += 1,
-                Some(_) if local.object(&self.cluster).is_some() => counts.isolated += 1,
-                Some(_) => counts.provisional += 1,
-            }
-        }
-        counts
-    }
-
-    fn notice_refused_parts(&mut self, key: &PodKey) {
-        match self.cluster.policies.get(key) {
-            None => self.notices.gone(key),
-            Some(policy) => {
-                let refused = (!policy.refused.is_empty()).then(|| policy.refused.join("; "));
-                let note = refused.map(|parts| format!("parts of it allow nothing, the rest counts: {parts}"));
-                self.notices.set(Reason::PartRefused, &lines::policy(key, policy), note);
-            }
-        }
-    }
-
-    /// Told of the policies that came or changed since the last time that all was in force.
-    fn notice_news(&mut self, reason: Reason, note: Option<&str>) {
-        for key in &self.news.policies {
-            if let Some(policy) = self.cluster.policies.get(key) {
-                self.notices.set(reason, &lines::policy(key, policy), note.map(str::to_owned));
-            }
-        }
-    }
-
     fn follow(&mut self, dataplane: &mut R, touched: Vec<Touched>) {
         let Some(policies) = &mut self.policies else { return };
         if policies.has_used_up_numbers() {
@@ -498,41 +455,6 @@ impl<R: Rows> Policing<R> {
         Ok(())
     }
 
-    /// Says which endpoints came to be isolated for want of room, and which are no more; and whether there is room for all addresses.
-    fn say_over_budget(&mut self) {
-        let crowded_out = self.policies.as_ref().map(Policies::crowded_out).unwrap_or_default();
-        match (self.crowded_out, crowded_out) {
-            (0, 1..) => tracing::error!(
-                addresses = crowded_out,
-                "rules speak of more addresses than there is room for: the highest are no pods to the rules of this node"
-            ),
-            (1.., 0) => tracing::info!("there is room for all addresses that rules speak of again"),
-            _ => {}
-        }
-        self.crowded_out = crowded_out;
-        let now = self.policies.as_ref().map(Policies::over_budget).unwrap_or_default();
-        for OverBudget { slot, pod, direction, policies, map, rows, limit } in
-            now.iter().filter(|over| !self.over_budget.contains(over))
-        {
-            let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
-            tracing::error!(
-                slot,
-                ?pod,
-                ?direction,
-                ?policies,
-                map,
-                rows,
-                limit,
-                "too many rules: the pod stays isolated"
-            );
-        }
-        for OverBudget { slot, pod, direction, .. } in self.over_budget.iter().filter(|over| !now.contains(over)) {
-            tracing::info!(slot, ?pod, ?direction, "its rules have room again, or are gone");
-        }
-        self.notices.over_budget(&now);
-        self.over_budget = now;
-    }
-
     fn try_bury(&mut self, dataplane: &mut R, graves: Vec<Grave<R::Garbage>>) -> Result<()> {
         let mut names = Vec::new();
         for grave in graves.into_iter().filter(|grave| grave.era == self.era) {
@@ -570,36 +492,6 @@ impl<R: Rows> Policing<R> {
                 self.work.notify_one();
             }
         }
-    }
-}
-
-/// What an event is about.
-enum About {
-    /// A node, of which no policy speaks.
-    Node,
-    /// All of a kind.
-    Kind,
-    Policy(Touched),
-}
-
-fn about(event: &Event) -> About {
-    match event {
-        Event::Node(..) | Event::NodeGone(_) => About::Node,
-        Event::Told(_) => About::Kind,
-        Event::Namespace(name, _) | Event::NamespaceGone(name) => About::Policy(Touched::Namespace(name.clone())),
-        Event::Pod(key, _) | Event::PodGone(key) => About::Policy(Touched::Pod(key.clone())),
-        Event::Policy(key, _) | Event::PolicyGone(key) => About::Policy(Touched::Policy(key.clone())),
-    }
-}
-
-/// As a metric says it.
-fn kind(event: &Event) -> &'static str {
-    match event {
-        Event::Node(..) | Event::NodeGone(_) => "node",
-        Event::Namespace(..) | Event::NamespaceGone(_) => "namespace",
-        Event::Pod(..) | Event::PodGone(_) => "pod",
-        Event::Policy(..) | Event::PolicyGone(_) => "policy",
-        Event::Told(_) => "all",
     }
 }
 

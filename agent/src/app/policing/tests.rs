@@ -1,7 +1,9 @@
 //! Against maps that remember, and that refuse when they are told to.
 
 mod counted;
+mod noticed;
 mod said;
+mod untold;
 
 use std::{
     cell::Cell,
@@ -20,10 +22,7 @@ use tokio::sync::mpsc::Receiver;
 use super::*;
 use crate::{
     attachments::fake::TestClock,
-    model::{
-        Kind, NamespaceObject, PodObject, PolicyObject, Selector,
-        policy::{Direction, Peers, Ports, Rule},
-    },
+    model::{Kind, NamespaceObject, PodObject, PolicyObject, Selector, policy::Direction},
     source::notice::Notice,
 };
 
@@ -403,43 +402,6 @@ async fn a_start_over_the_same_changes_nothing_and_over_others_what_differs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_the_source_has_told_all_rows_stay_as_they_are() {
-    let mut world = World::new();
-    world.tell(vec![pod("a"), deny()]);
-    world.put(1, "a");
-    let rules = world.rules(1);
-    world.kill();
-    world.tell(vec![pod("a")]);
-    assert_eq!(world.rules(1), rules);
-    // Put again, as a start does whose programs are not on the link; and another endpoint.
-    assert_eq!(world.put(1, "a"), rules);
-    assert_eq!(world.put(2, "b"), SHUT);
-}
-
-#[tokio::test(start_paused = true)]
-async fn nobody_is_open_until_each_kind_was_told() {
-    let mut world = World::new();
-    let namespace = || Event::Namespace("ns".into(), NamespaceObject::default());
-    world.tell(vec![pod("a")]);
-    assert_eq!(world.put(1, "a"), OPEN);
-    let locals = world.policing.locals.clone();
-    world.kill();
-    // All but the policies, so that none seems to be there.
-    let told = [Kind::Node, Kind::Namespace, Kind::Pod].map(Event::Told);
-    world.tell([namespace(), pod("a"), pod("b")].into_iter().chain(told).collect());
-    world.policing.begin(&mut world.maps, locals);
-    assert!(world.policing.awaits(&local(2, "b", "")), "an ADD waits for them");
-    assert_eq!((world.rules(1), world.put(2, "b")), (OPEN, SHUT), "rules stay, and who comes is isolated");
-    assert_eq!((world.policing.counts().provisional, world.policing.counts().refused), (2, 0));
-    assert!(!world.policing.has_begun());
-    let told = world.policing.told();
-    world.tell(vec![deny(), Event::Told(Kind::Policy)]);
-    assert!(told.has_changed().unwrap() && world.policing.has_begun() && !world.policing.awaits(&local(2, "b", "")));
-    assert!(world.rules(1) > SHUT && world.rules(1) == world.rules(2), "{:?}", world.rules(1));
-    assert_eq!(world.catalogue().endpoints[&2].as_ref().unwrap().to_string(), "ns/b");
-}
-
-#[tokio::test(start_paused = true)]
 async fn rows_that_are_in_use_again_are_not_buried() {
     let mut world = World::new();
     world.tell(vec![pod("a"), deny()]);
@@ -522,73 +484,6 @@ async fn pods_that_come_and_go_leave_no_history_behind() {
     }
     assert!(world.policing.graves().is_empty(), "nothing here leads to a burial");
     assert!(longest < 1 << 20 && world.catalogue().endpoints.is_empty(), "{longest}");
-}
-
-#[test]
-fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
-    let run = TempDir::new().unwrap();
-    let ((mut policing, _), mut maps) = (agent(&run), Maps::default());
-    policing.take(&mut maps, all(), Instant::now());
-    assert!(policing.awaits(&local(1, "a", "")), "the namespace is not known");
-    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
-    tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);
-    assert!(!policing.awaits(&local(1, "a", "")), "no policy is known at all");
-    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
-    tell(vec![Event::Policy(("other".into(), "p".into()), PolicyObject::default())]);
-    assert!(policing.awaits(&local(1, "a", "")));
-    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
-    let named = PodObject { uid: "now".into(), ..PodObject::default() };
-    tell(vec![Event::Pod(key("a"), named)]);
-    assert!(policing.awaits(&local(1, "a", "next")), "what is told is another pod's of the name");
-    assert!(!policing.awaits(&local(1, "a", "now")) && !policing.awaits(&local(1, "a", "")));
-    assert!(!policing.awaits(&Local { pod: None, ..local(1, "a", "") }), "no policy is asked");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_policy_that_cannot_be_brought_into_force_is_told_of_once_and_another_never() {
-    let mut world = World::new();
-    world.tell(vec![pod("a"), deny()]);
-    world.put(1, "a");
-    assert_eq!(world.notices(), []);
-    world.maps.full = true;
-    let allow = |uid: &str| {
-        let (uid, subject) = (uid.into(), Selector::default());
-        let rule = Rule { peers: Peers::Anyone, ports: Ports::All };
-        Event::Policy(
-            key("allow"),
-            PolicyObject { uid, subject, ingress: Some([rule].into()), ..PolicyObject::default() },
-        )
-    };
-    world.tell(vec![allow("u")]);
-    for _ in 0..20 {
-        world.policing.try_again(&mut world.maps);
-        world.tell(vec![Event::PolicyGone(key("allow")), allow("u"), pod("b"), Event::PodGone(key("b"))]);
-    }
-    assert_eq!(world.notices(), [(Reason::ChangeFailed, "allow".to_owned())]);
-    world.maps.full = false;
-    world.policing.try_again(&mut world.maps);
-    assert_eq!(world.policing.retry_at(), None);
-    assert_eq!(world.notices(), []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_change_that_took_long_and_parts_that_are_refused_are_told_of_at_their_policy() {
-    let mut world = World::new();
-    world.tell(vec![pod("a"), deny()]);
-    world.put(1, "a");
-    let refused = |name: &str, parts: &[&str]| {
-        let refused = parts.iter().map(|part| (*part).to_owned()).collect();
-        Event::Policy(key(name), PolicyObject { refused, uid: name.into(), ..PolicyObject::default() })
-    };
-    world.tell(vec![refused("odd", &["spec"]), refused("good", &[])]);
-    assert_eq!(world.notices(), [(Reason::PartRefused, "odd".to_owned())]);
-    let since = Instant::now();
-    tokio::time::advance(SLOW).await;
-    world.policing.take(&mut world.maps, vec![refused("odd", &["spec", "more"])], since);
-    assert_eq!(world.notices(), []);
-    tokio::time::advance(Duration::from_secs(1)).await;
-    world.policing.take(&mut world.maps, vec![refused("good", &["spec"])], since);
-    assert_eq!(world.notices(), [(Reason::PartRefused, "good".to_owned()), (Reason::ChangeSlow, "good".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

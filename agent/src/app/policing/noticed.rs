@@ -1,0 +1,64 @@
+//! What is wrong with policies, said once in the log and at the policies' objects.
+
+use super::{Policing, Rows, lines};
+use crate::{
+    compile::policy::{OverBudget, PodKey, Policies},
+    source::notice::Reason,
+};
+
+impl<R: Rows> Policing<R> {
+    pub(super) fn notice_refused_parts(&mut self, key: &PodKey) {
+        match self.cluster.policies.get(key) {
+            None => self.notices.gone(key),
+            Some(policy) => {
+                let refused = (!policy.refused.is_empty()).then(|| policy.refused.join("; "));
+                let note = refused.map(|parts| format!("parts of it allow nothing, the rest counts: {parts}"));
+                self.notices.set(Reason::PartRefused, &lines::policy(key, policy), note);
+            }
+        }
+    }
+
+    /// Told of the policies that came or changed since the last time that all was in force.
+    pub(super) fn notice_news(&mut self, reason: Reason, note: Option<&str>) {
+        for key in &self.news.policies {
+            if let Some(policy) = self.cluster.policies.get(key) {
+                self.notices.set(reason, &lines::policy(key, policy), note.map(str::to_owned));
+            }
+        }
+    }
+
+    /// Says which endpoints came to be isolated for want of room, and which are no more; and whether there is room for all addresses.
+    pub(super) fn say_over_budget(&mut self) {
+        let crowded_out = self.policies.as_ref().map(Policies::crowded_out).unwrap_or_default();
+        match (self.crowded_out, crowded_out) {
+            (0, 1..) => tracing::error!(
+                addresses = crowded_out,
+                "rules speak of more addresses than there is room for: the highest are no pods to the rules of this node"
+            ),
+            (1.., 0) => tracing::info!("there is room for all addresses that rules speak of again"),
+            _ => {}
+        }
+        self.crowded_out = crowded_out;
+        let now = self.policies.as_ref().map(Policies::over_budget).unwrap_or_default();
+        for OverBudget { slot, pod, direction, policies, map, rows, limit } in
+            now.iter().filter(|over| !self.over_budget.contains(over))
+        {
+            let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
+            tracing::error!(
+                slot,
+                ?pod,
+                ?direction,
+                ?policies,
+                map,
+                rows,
+                limit,
+                "too many rules: the pod stays isolated"
+            );
+        }
+        for OverBudget { slot, pod, direction, .. } in self.over_budget.iter().filter(|over| !now.contains(over)) {
+            tracing::info!(slot, ?pod, ?direction, "its rules have room again, or are gone");
+        }
+        self.notices.over_budget(&now);
+        self.over_budget = now;
+    }
+}

@@ -1,0 +1,51 @@
+//! What is said of policies at their objects.
+
+use super::*;
+use crate::model::policy::{Peers, Ports, Rule};
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_cannot_be_brought_into_force_is_told_of_once_and_another_never() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    assert_eq!(world.notices(), []);
+    world.maps.full = true;
+    let allow = |uid: &str| {
+        let (uid, subject) = (uid.into(), Selector::default());
+        let rule = Rule { peers: Peers::Anyone, ports: Ports::All };
+        Event::Policy(
+            key("allow"),
+            PolicyObject { uid, subject, ingress: Some([rule].into()), ..PolicyObject::default() },
+        )
+    };
+    world.tell(vec![allow("u")]);
+    for _ in 0..20 {
+        world.policing.try_again(&mut world.maps);
+        world.tell(vec![Event::PolicyGone(key("allow")), allow("u"), pod("b"), Event::PodGone(key("b"))]);
+    }
+    assert_eq!(world.notices(), [(Reason::ChangeFailed, "allow".to_owned())]);
+    world.maps.full = false;
+    world.policing.try_again(&mut world.maps);
+    assert_eq!(world.policing.retry_at(), None);
+    assert_eq!(world.notices(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_took_long_and_parts_that_are_refused_are_told_of_at_their_policy() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    let refused = |name: &str, parts: &[&str]| {
+        let refused = parts.iter().map(|part| (*part).to_owned()).collect();
+        Event::Policy(key(name), PolicyObject { refused, uid: name.into(), ..PolicyObject::default() })
+    };
+    world.tell(vec![refused("odd", &["spec"]), refused("good", &[])]);
+    assert_eq!(world.notices(), [(Reason::PartRefused, "odd".to_owned())]);
+    let since = Instant::now();
+    tokio::time::advance(SLOW).await;
+    world.policing.take(&mut world.maps, vec![refused("odd", &["spec", "more"])], since);
+    assert_eq!(world.notices(), []);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    world.policing.take(&mut world.maps, vec![refused("good", &["spec"])], since);
+    assert_eq!(world.notices(), [(Reason::PartRefused, "good".to_owned()), (Reason::ChangeSlow, "good".to_owned())]);
+}

@@ -1,0 +1,60 @@
+//! While the source has not told all.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn before_the_source_has_told_all_rows_stay_as_they_are() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    let rules = world.rules(1);
+    world.kill();
+    world.tell(vec![pod("a")]);
+    assert_eq!(world.rules(1), rules);
+    // Put again, as a start does whose programs are not on the link; and another endpoint.
+    assert_eq!(world.put(1, "a"), rules);
+    assert_eq!(world.put(2, "b"), SHUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_open_until_each_kind_was_told() {
+    let mut world = World::new();
+    let namespace = || Event::Namespace("ns".into(), NamespaceObject::default());
+    world.tell(vec![pod("a")]);
+    assert_eq!(world.put(1, "a"), OPEN);
+    let locals = world.policing.locals.clone();
+    world.kill();
+    // All but the policies, so that none seems to be there.
+    let told = [Kind::Node, Kind::Namespace, Kind::Pod].map(Event::Told);
+    world.tell([namespace(), pod("a"), pod("b")].into_iter().chain(told).collect());
+    world.policing.begin(&mut world.maps, locals);
+    assert!(world.policing.awaits(&local(2, "b", "")), "an ADD waits for them");
+    assert_eq!((world.rules(1), world.put(2, "b")), (OPEN, SHUT), "rules stay, and who comes is isolated");
+    assert_eq!((world.policing.counts().provisional, world.policing.counts().refused), (2, 0));
+    assert!(!world.policing.has_begun());
+    let told = world.policing.told();
+    world.tell(vec![deny(), Event::Told(Kind::Policy)]);
+    assert!(told.has_changed().unwrap() && world.policing.has_begun() && !world.policing.awaits(&local(2, "b", "")));
+    assert!(world.rules(1) > SHUT && world.rules(1) == world.rules(2), "{:?}", world.rules(1));
+    assert_eq!(world.catalogue().endpoints[&2].as_ref().unwrap().to_string(), "ns/b");
+}
+
+#[test]
+fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
+    let run = TempDir::new().unwrap();
+    let ((mut policing, _), mut maps) = (agent(&run), Maps::default());
+    policing.take(&mut maps, all(), Instant::now());
+    assert!(policing.awaits(&local(1, "a", "")), "the namespace is not known");
+    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
+    tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);
+    assert!(!policing.awaits(&local(1, "a", "")), "no policy is known at all");
+    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
+    tell(vec![Event::Policy(("other".into(), "p".into()), PolicyObject::default())]);
+    assert!(policing.awaits(&local(1, "a", "")));
+    let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
+    let named = PodObject { uid: "now".into(), ..PodObject::default() };
+    tell(vec![Event::Pod(key("a"), named)]);
+    assert!(policing.awaits(&local(1, "a", "next")), "what is told is another pod's of the name");
+    assert!(!policing.awaits(&local(1, "a", "now")) && !policing.awaits(&local(1, "a", "")));
+    assert!(!policing.awaits(&Local { pod: None, ..local(1, "a", "") }), "no policy is asked");
+}
