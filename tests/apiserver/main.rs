@@ -1,12 +1,12 @@
 //! A node whose agent gets the cluster from a real apiserver. What the watch itself does is in the agent's own tests.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking, wherever it does")]
 
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use osmia_lab::apiserver::{Apiserver, SERVER};
 use osmia_lab::{Lab, Node, Options, POD_NAMESPACE, Pod, Probe, Proto, Subnet};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Makes a Node object.
 fn announce(server: &Apiserver, name: &str, addresses: &[String], ranges: &[String]) {
@@ -31,11 +31,11 @@ fn wait_for(what: &str, node: &Node, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A node whose agent watches an apiserver that is in the node's namespace.
-fn start() -> (Lab, Apiserver) {
+/// A node whose agent watches an apiserver that is in the node's namespace, as a kubeconfig's user.
+fn start(user: impl FnOnce(&Apiserver) -> Value) -> (Lab, Apiserver) {
     let mut lab = Lab::build(Options { nodes: vec![Subnet::Near], ..Options::default() }).unwrap();
     let server = Apiserver::inside(lab.nodes[0].space.try_clone().unwrap(), &[]).unwrap();
-    let config = server.kubeconfig("config", SERVER, &server.admin()).unwrap();
+    let config = server.kubeconfig("config", SERVER, &user(&server)).unwrap();
     lab.nodes[0].set_source(&["--source", "kube", "--kubeconfig", config.to_str().unwrap()]);
     let manifest = lab.nodes[0].manifest.clone();
     let addresses: Vec<_> = manifest.addresses.iter().map(ToString::to_string).collect();
@@ -48,7 +48,7 @@ const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpol
 
 #[test]
 fn a_node_lives_by_the_apiserver_and_by_what_it_said_last() {
-    let (lab, server) = start();
+    let (lab, server) = start(Apiserver::admin);
     let node = &lab.nodes[0];
 
     let (a, b) = (pod(&lab, &server, "a"), pod(&lab, &server, "b"));
@@ -77,7 +77,7 @@ fn a_node_lives_by_the_apiserver_and_by_what_it_said_last() {
 
 #[test]
 fn a_policy_that_does_not_fit_has_one_event_and_a_good_one_none() {
-    let (lab, server) = start();
+    let (lab, server) = start(Apiserver::admin);
     let node = &lab.nodes[0];
     let (a, b) = (pod(&lab, &server, "a"), pod(&lab, &server, "b"));
     let late = json!({"metadata": {"name": "late"}, "spec": {"podSelector": {"matchLabels": {"app": "late"}}}});
@@ -90,7 +90,7 @@ fn a_policy_that_does_not_fit_has_one_event_and_a_good_one_none() {
     server.create(POLICIES, &json!({"metadata": {"name": "big"}, "spec": spec})).unwrap();
     let events = || {
         let all = server.get("/apis/events.k8s.io/v1/namespaces/default/events").unwrap();
-        let of_policies = |event: &&serde_json::Value| event["regarding"]["kind"] == "NetworkPolicy";
+        let of_policies = |event: &&Value| event["regarding"]["kind"] == "NetworkPolicy";
         all["items"].as_array().unwrap().iter().filter(of_policies).cloned().collect::<Vec<_>>()
     };
     wait_for("an Event", node, || !events().is_empty());
@@ -109,6 +109,46 @@ fn a_policy_that_does_not_fit_has_one_event_and_a_good_one_none() {
     assert_eq!((&event["regarding"]["name"], &event["reason"]), (&json!("big"), &json!("PolicyOverBudget")));
     let note = event["note"].as_str().unwrap();
     assert!(note.starts_with("node n1: ") && note.contains("default/a"), "{note}");
+}
+
+/// What a role gives: everything that the agent asks for but for this kind.
+fn rules(but: &str) -> Value {
+    let rule = |group: &str, kind: &str| json!({"apiGroups": [group], "resources": [kind], "verbs": ["list", "watch"]});
+    let kinds = ["nodes", "namespaces", "pods", "networkpolicies"].into_iter().filter(|kind| *kind != but);
+    kinds.map(|kind| rule(if kind == "networkpolicies" { "networking.k8s.io" } else { "" }, kind)).collect()
+}
+
+#[test]
+fn a_first_start_that_may_not_list_policies_isolates_new_pods_until_it_may() {
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let (lab, server) = start(|server| {
+        let identity = server.user("osmia-n1", "osmia").unwrap();
+        fs::write(server.file("n1.crt"), identity.certificate).unwrap();
+        fs::write(server.file("n1.key"), identity.key).unwrap();
+        let role = json!({"metadata": {"name": "osmia"}, "rules": rules("networkpolicies")});
+        server.create(&format!("{RBAC}/clusterroles"), &role).unwrap();
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "metadata": {"name": "osmia"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "osmia"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "osmia-n1"}],
+        });
+        server.create(&format!("{RBAC}/clusterrolebindings"), &binding).unwrap();
+        json!({"client-certificate": "n1.crt", "client-key": "n1.key"})
+    });
+    let deny = json!({"metadata": {"name": "deny"}, "spec": {"podSelector": {"matchLabels": {"app": "b"}}}});
+    server.create(POLICIES, &deny).unwrap();
+    let pods = ["a", "b"];
+    let (lab, server) = (&lab, &server);
+    let [a, b] = thread::scope(|scope| {
+        pods.map(|name| scope.spawn(move || pod(lab, server, name))).map(|adding| adding.join().unwrap())
+    });
+    for (from, to) in [(&a, &b), (&b, &a)] {
+        reaches(from, to).unwrap_err();
+    }
+    server.patch(&format!("{RBAC}/clusterroles/osmia"), &json!({"rules": rules("")})).unwrap();
+    wait_for("that policy begins", &lab.nodes[0], || reaches(&b, &a).is_ok());
+    reaches(&a, &b).unwrap_err();
 }
 
 /// A pod that the apiserver knows, and its kubelet has a runtime attach.
