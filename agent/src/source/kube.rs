@@ -186,7 +186,14 @@ impl KubeSource {
     pub fn problems(&self) -> Vec<String> {
         let stuck =
             self.watches.iter().filter_map(|watch| Some(format!("{}: {}", watch.plural, watch.stuck.as_ref()?)));
-        self.connection.failing().into_iter().chain(stuck).chain(self.told.problems()).collect()
+        let said = self.connection.failing().into_iter().chain(stuck).chain(self.told.problems());
+        let mut said: Vec<String> = said.collect();
+        // Of which it is said already why, or not: until then what is missing of it may be there.
+        let unlisted = model::Kind::ALL.into_iter().filter(|kind| !self.told.is_listed(*kind));
+        let unlisted = unlisted.map(|kind| self.watches[kind as usize].plural);
+        let unlisted: Vec<&str> = unlisted.filter(|plural| !said.iter().any(|text| text.starts_with(plural))).collect();
+        said.extend(unlisted.into_iter().map(|plural| format!("{plural}: not listed to the end since this start")));
+        said
     }
 
     fn take(&mut self, kind: model::Kind, said: Result<News, watcher::Error>) {

@@ -248,4 +248,5 @@ async fn without_a_copy_a_start_waits_for_nodes_and_tells_which_kinds_it_has() {
     assert_eq!(start.elapsed().as_secs(), PATIENCE.as_secs());
     let told = |kind| events.contains(&Event::Told(kind));
     assert!(told(Kind::Node) && told(Kind::Namespace) && told(Kind::Pod) && !told(Kind::Policy), "{events:?}");
+    assert_eq!(world.source.problems(), ["networkpolicies: not listed to the end since this start"]);
 }
