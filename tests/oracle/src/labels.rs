@@ -6,6 +6,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
+/// Of an object without.
+pub(crate) static NONE: Labels = Labels::new();
+
 /// "The result of matchLabels and matchExpressions are ANDed. An empty label selector matches all objects."
 pub(crate) fn matches(selector: &LabelSelector, labels: &Labels) -> bool {
     let equal = selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));

@@ -12,7 +12,10 @@ mod world;
 
 use std::net::IpAddr;
 
-use k8s_openapi::api::{core::v1::Pod, networking::v1::NetworkPolicy};
+use k8s_openapi::api::{
+    core::v1::Pod,
+    networking::v1::{NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort},
+};
 
 pub use ports::{Protocol, Traffic};
 pub use world::{Endpoint, World};
@@ -56,6 +59,9 @@ impl Verdict {
     }
 }
 
+/// Peers and ports of a rule of either direction.
+type Rule<'a> = (Option<&'a [NetworkPolicyPeer]>, Option<&'a [NetworkPolicyPort]>);
+
 impl World {
     /// What the policies say of `traffic` between an endpoint of this node and the address `peer`, as [`Self::verdict`] does of a pod.
     #[must_use]
@@ -79,16 +85,19 @@ impl World {
         }
         let mut allowing = Vec::new();
         for policy in &isolating {
-            let spec = policy.spec.clone().unwrap_or_default();
-            let namespace = policy.metadata.namespace.clone().unwrap_or_default();
-            let name = policy.metadata.name.clone().unwrap_or_default();
+            let Some(spec) = &policy.spec else { continue };
+            let (namespace, name) = name(policy);
             // "This rule is matched if it matches on peers AND ports."
-            let rules: Vec<(Option<Vec<_>>, Option<Vec<_>>)> = match direction {
-                Direction::Ingress => spec.ingress.unwrap_or_default().into_iter().map(|r| (r.from, r.ports)).collect(),
-                Direction::Egress => spec.egress.unwrap_or_default().into_iter().map(|r| (r.to, r.ports)).collect(),
+            let rules: Vec<Rule<'_>> = match direction {
+                Direction::Ingress => {
+                    spec.ingress.iter().flatten().map(|r| (r.from.as_deref(), r.ports.as_deref())).collect()
+                }
+                Direction::Egress => {
+                    spec.egress.iter().flatten().map(|r| (r.to.as_deref(), r.ports.as_deref())).collect()
+                }
             };
             for (rule, (peers, ports)) in rules.into_iter().enumerate() {
-                let matched = self.matched_peers(&namespace, peers.as_deref(), peer);
+                let matched = self.matched_peers(&namespace, peers, peer);
                 let covered = matched.iter().any(|kind| {
                     // "Each container port's name": of the pod that is the destination. A block is no pod, also where a pod's address is in it
                     // (left open by the API; decided so).
@@ -97,7 +106,7 @@ impl World {
                         (Direction::Egress, peers::Kind::Block) => None,
                         (Direction::Egress, _) => self.owner(peer),
                     };
-                    ports::is_covered(ports.as_deref(), destination, traffic)
+                    ports::is_covered(ports, destination, traffic)
                 });
                 if covered {
                     allowing.push(RuleName { namespace: namespace.clone(), policy: name.clone(), rule });

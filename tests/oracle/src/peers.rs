@@ -38,15 +38,15 @@ impl World {
             (Some(block), None, None) => is_in_block(block, address).then_some(Kind::Block),
             (None, namespaces, pods) if namespaces.is_some() || pods.is_some() => {
                 let pod = self.owner(address)?;
-                let own = pod.metadata.namespace.clone().unwrap_or_default();
+                let own = pod.metadata.namespace.as_deref().unwrap_or_default();
                 // "If podSelector is set but namespaceSelector is not: the pods matching in the policy's own namespace."
                 let in_namespace = match namespaces {
                     None => own == namespace,
                     // A namespace that nobody knows has no labels to match.
-                    Some(selector) => self.namespace_labels(&own).is_some_and(|l| labels::matches(selector, &l)),
+                    Some(selector) => self.namespace_labels(own).is_some_and(|l| labels::matches(selector, l)),
                 };
-                let labels = pod.metadata.labels.clone().unwrap_or_default();
-                let is_it = in_namespace && pods.as_ref().is_none_or(|selector| labels::matches(selector, &labels));
+                let labels = pod.metadata.labels.as_ref().unwrap_or(&labels::NONE);
+                let is_it = in_namespace && pods.as_ref().is_none_or(|selector| labels::matches(selector, labels));
                 is_it.then_some(Kind::Pod)
             }
             // None of the fields, or a block beside a selector: the API refuses it, and it allows nothing.

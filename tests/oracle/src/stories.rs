@@ -45,6 +45,9 @@ pub struct Objects {
 /// Pods 0 to this are this node's, each with addresses of its own; the others are elsewhere and may claim each other's.
 pub const LOCALS: u32 = 5;
 
+/// Pods of the cluster.
+const PODS: u32 = 9;
+
 /// Namespace and name of a pod.
 #[must_use]
 pub fn pod_key(pod: u32) -> (String, String) {
@@ -91,6 +94,18 @@ impl Objects {
         &self.added
     }
 
+    /// What a list of the objects of `now` tells who believes these: what there is, and what is gone.
+    #[must_use]
+    pub fn relist(&self, now: &Self) -> Vec<Happening> {
+        let gone = self.objects.keys().filter(|key| !now.objects.contains_key(*key));
+        let kinds = ["Namespace", "Pod", "NetworkPolicy"];
+        let gone = gone.filter_map(|(kind, namespace, name)| {
+            let kind = kinds.into_iter().find(|of| of == kind)?;
+            Some(Happening::Gone(kind, namespace.clone(), name.clone()))
+        });
+        gone.chain(now.objects.values().cloned().map(Happening::Is)).collect()
+    }
+
     fn of<T: DeserializeOwned>(&self, kind: &str) -> Vec<T> {
         let those = self.objects.iter().filter(|(key, _)| key.0 == kind);
         those.map(|(_, object)| serde_json::from_value(object.clone()).expect("an object of its kind")).collect()
@@ -122,26 +137,34 @@ impl Objects {
     }
 }
 
-/// A cluster that comes to be, and then changes.
+/// A cluster that comes to be, in any order, and then changes. Most of it is there in the end, so that packets pass as well as not.
 pub fn story() -> impl Strategy<Value = Vec<Happening>> {
+    fn most<S: Strategy<Value = Happening>>(
+        weight: f64,
+        all: impl IntoIterator<Item = S>,
+    ) -> impl Strategy<Value = Vec<Happening>> {
+        let each: Vec<_> = all.into_iter().map(|one| prop::option::weighted(weight, one)).collect();
+        each.prop_map(|some| some.into_iter().flatten().collect())
+    }
     let opening = (
-        prop::collection::vec(namespace(), 2..4),
-        prop::collection::vec(pod(), 3..9),
-        prop::collection::vec(policy(), 1..4),
-        prop::collection::vec(added(), 2..5),
+        most(0.9, NAMESPACES.map(namespace_of)),
+        most(0.85, (0..LOCALS).map(pod_of)),
+        most(0.4, (LOCALS..PODS).map(pod_of)),
+        prop::collection::vec(policy(), 1..5),
+        most(0.75, (0..LOCALS).map(added_of)),
     );
-    let opening = opening.prop_map(|(a, b, c, d)| [a, b, c, d].concat()).prop_shuffle();
+    let opening = opening.prop_map(|(a, b, c, d, e)| [a, b, c, d, e].concat()).prop_shuffle();
     (opening, prop::collection::vec(happening(), 1..8)).prop_map(|(opening, then)| [opening, then].concat())
 }
 
 /// One change of a cluster that is there.
 pub fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
-        2 => namespace(),
+        3 => namespace(),
         4 => pod(),
         5 => policy(),
         1 => select(&NAMESPACES[..]).prop_map(|n| Happening::Gone("Namespace", String::new(), n.to_owned())),
-        1 => (0..9_u32).prop_map(|pod| Happening::Gone("Pod", pod_key(pod).0, pod_key(pod).1)),
+        1 => (0..PODS).prop_map(|pod| Happening::Gone("Pod", pod_key(pod).0, pod_key(pod).1)),
         2 => (select(&NAMESPACES[..]), 0..3_u32)
             .prop_map(|(n, i)| Happening::Gone("NetworkPolicy", n.to_owned(), format!("np{i}"))),
         1 => added(),
@@ -150,14 +173,15 @@ pub fn happening() -> impl Strategy<Value = Happening> {
 }
 
 fn added() -> impl Strategy<Value = Happening> {
-    prop_oneof![
-        6 => (0..LOCALS).prop_map(Happening::Added),
-        1 => (0..LOCALS).prop_map(Happening::AddedUnnamed),
-    ]
+    (0..LOCALS).prop_flat_map(added_of)
+}
+
+fn added_of(pod: u32) -> impl Strategy<Value = Happening> {
+    prop_oneof![9 => Just(Happening::Added(pod)), 1 => Just(Happening::AddedUnnamed(pod))]
 }
 
 fn labels() -> impl Strategy<Value = Value> {
-    let value = || prop::option::weighted(0.7, select(&["x", "y", "z"][..]));
+    let value = || prop::option::weighted(0.8, select(&["x", "y"][..]));
     (value(), value()).prop_map(|(app, tier)| {
         let pairs =
             [("app", app), ("tier", tier)].into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value?))));
@@ -166,44 +190,90 @@ fn labels() -> impl Strategy<Value = Value> {
 }
 
 fn namespace() -> impl Strategy<Value = Happening> {
-    (select(&NAMESPACES[..]), labels()).prop_map(|(name, mut labels)| {
+    select(&NAMESPACES[..]).prop_flat_map(namespace_of)
+}
+
+fn namespace_of(name: &'static str) -> impl Strategy<Value = Happening> {
+    labels().prop_map(move |mut labels| {
         // As the apiserver does.
         labels["kubernetes.io/metadata.name"] = json!(name);
         Happening::Is(json!({"kind": "Namespace", "metadata": {"name": name, "labels": labels}}))
     })
 }
 
+/// Ports of a pod's containers.
+fn container_ports() -> impl Strategy<Value = Vec<Value>> {
+    let port = (select(&["http", "dns"][..]), select(&[80, 8080, 53][..]), prop::option::of(protocol()));
+    let port =
+        port.prop_map(|(name, port, protocol)| json!({"name": name, "containerPort": port, "protocol": protocol}));
+    prop::collection::vec(port, 0..3)
+}
+
+/// Which of a pod's containers name ports: an init container's count if it goes on running.
+fn containers() -> impl Strategy<Value = Value> {
+    let init = prop_oneof![
+        4 => Just(None),
+        1 => (container_ports(), prop::option::of(Just("Always"))).prop_map(Some),
+    ];
+    (container_ports(), init).prop_map(|(ports, init)| {
+        let init = init.map(|(ports, restart)| json!([{"name": "i", "restartPolicy": restart, "ports": ports}]));
+        json!({"containers": [{"name": "c", "ports": ports}], "initContainers": init})
+    })
+}
+
+/// How a status tells addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    Both,
+    /// Of one family alone.
+    V4,
+    V6,
+    /// By the older field.
+    One,
+    /// Not yet.
+    None,
+}
+
 fn pod() -> impl Strategy<Value = Happening> {
-    let ports = prop::collection::vec(
-        (select(&["http", "dns"][..]), select(&[80, 8080, 53][..]), prop::option::of(protocol())),
-        0..3,
-    );
-    let phase = prop::option::of(select(&["Pending", "Running", "Running", "Succeeded", "Failed"][..]));
-    let (host, other) = (prop::bool::weighted(0.1), prop::bool::weighted(0.2));
-    (0..9_u32, labels(), ports, phase, 0..4_u32, 0..3_u32, host, other).prop_map(
-        |(pod, labels, ports, phase, address, created, host, other)| {
+    (0..PODS).prop_flat_map(pod_of)
+}
+
+fn pod_of(pod: u32) -> impl Strategy<Value = Happening> {
+    let phases = &["Pending", "Running", "Running", "Running", "Running", "Succeeded", "Failed"][..];
+    let phase = prop::option::of(select(phases));
+    let told = prop_oneof![
+        6 => Just(Told::Both), 1 => Just(Told::V4), 1 => Just(Told::V6), 1 => Just(Told::One), 1 => Just(Told::None),
+    ];
+    let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.2), prop::bool::weighted(0.1));
+    (labels(), containers(), phase, 0..4_u32, 0..3_u32, told, flags).prop_map(
+        move |(labels, mut spec, phase, address, created, told, (host, other, ending))| {
             let (namespace, name) = pod_key(pod);
             let here = pod < LOCALS;
             // One that is not here may share an address with another for a while, or claim one that was given anew here. In place of one that
             // is here the pod that had its name before may be told, for the most part at its end.
-            let ips: Vec<String> = match (here, other) {
-                (true, false) => local_addresses(pod).iter().map(ToString::to_string).collect(),
-                (false, true) => local_addresses(address).iter().map(ToString::to_string).collect(),
-                _ => vec![format!("10.0.0.{}", 20 + address), format!("fd00::{}", 20 + address)],
+            let [v4, v6] = match (here, other) {
+                (true, false) => local_addresses(pod).map(|address| address.to_string()),
+                (false, true) => local_addresses(address).map(|address| address.to_string()),
+                _ => [format!("10.0.0.{}", 20 + address), format!("fd00::{}", 20 + address)],
             };
             let phase = if here && other && created > 0 { Some("Succeeded") } else { phase };
-            let ips: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
-            let ports: Vec<Value> = ports
-                .iter()
-                .map(|(name, port, protocol)| json!({"name": name, "containerPort": port, "protocol": protocol}))
-                .collect();
+            let ips = |ips: &[&String]| -> Vec<Value> { ips.iter().map(|ip| json!({"ip": ip})).collect() };
+            let status = match told {
+                Told::Both => json!({"phase": phase, "podIP": v4, "podIPs": ips(&[&v4, &v6])}),
+                Told::V4 => json!({"phase": phase, "podIP": v4, "podIPs": ips(&[&v4])}),
+                Told::V6 => json!({"phase": phase, "podIP": v6, "podIPs": ips(&[&v6])}),
+                Told::One => json!({"phase": phase, "podIP": v4}),
+                Told::None => json!({"phase": phase}),
+            };
+            spec["nodeName"] = json!(if here { NODE } else { "there" });
+            spec["hostNetwork"] = json!(host);
+            let ending = ending.then_some("2026-01-01T00:00:09Z");
             Happening::Is(json!({
                 "kind": "Pod",
-                "metadata": {"namespace": namespace, "name": name, "labels": labels,
+                "metadata": {"namespace": namespace, "name": name, "labels": labels, "deletionTimestamp": ending,
                              "creationTimestamp": format!("2026-01-01T00:00:0{created}Z")},
-                "spec": {"nodeName": if here { NODE } else { "there" }, "hostNetwork": host,
-                         "containers": [{"name": "c", "ports": ports}]},
-                "status": {"phase": phase, "podIPs": ips},
+                "spec": spec,
+                "status": status,
             }))
         },
     )
@@ -222,10 +292,13 @@ fn selector() -> impl Strategy<Value = Value> {
         key().prop_map(|key| json!({"key": key, "operator": "Exists"})),
         key().prop_map(|key| json!({"key": key, "operator": "DoesNotExist"})),
     ];
+    let equal = || (key(), select(&["x", "y"][..]));
+    let expressions = prop::collection::vec(expression, 1..3);
     prop_oneof![
         2 => Just(json!({})),
-        3 => (key(), select(&["x", "y", "z"][..])).prop_map(|(key, value)| json!({"matchLabels": {key: value}})),
-        2 => prop::collection::vec(expression, 1..3).prop_map(|list| json!({"matchExpressions": list})),
+        3 => equal().prop_map(|(key, value)| json!({"matchLabels": {key: value}})),
+        2 => expressions.clone().prop_map(|list| json!({"matchExpressions": list})),
+        1 => (equal(), expressions).prop_map(|((key, value), list)| json!({"matchLabels": {key: value}, "matchExpressions": list})),
         1 => select(&NAMESPACES[..]).prop_map(|n| json!({"matchLabels": {"kubernetes.io/metadata.name": n}})),
     ]
 }
@@ -239,6 +312,8 @@ fn block() -> impl Strategy<Value = Value> {
         ("::/0", &["fd00::/16"][..]),
         ("fd00::/64", &["fd00::10/124", "fd00::20/128"][..]),
         ("203.0.113.0/24", &[][..]),
+        // Bits of the host count for nothing.
+        ("10.0.0.77/24", &["10.0.0.21/30", "10.0.0.12/32"][..]),
     ];
     select(blocks.to_vec()).prop_flat_map(|(cidr, parts)| {
         prop::sample::subsequence(parts.to_vec(), 0..=parts.len().min(2))
@@ -246,33 +321,69 @@ fn block() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What the API would refuse: it speaks of nobody.
+fn refused_peer() -> impl Strategy<Value = Value> {
+    select(vec![
+        json!({"ipBlock": {"cidr": "10.0.0.0/24", "except": ["10.1.0.0/24"]}}),
+        json!({"ipBlock": {"cidr": "10.0.0.0/24", "except": ["10.0.0.0/16"]}}),
+        json!({"ipBlock": {"cidr": "10.0.0.0/24", "except": ["fd00::/64"]}}),
+        json!({"ipBlock": {"cidr": "10.0.0.0/33"}}),
+        json!({"ipBlock": {"cidr": "10.0.0.12"}}),
+        json!({"ipBlock": {"cidr": "::ffff:10.0.0.0/104"}}),
+        json!({"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}),
+        json!({"podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}}),
+        json!({"podSelector": {"matchExpressions": [{"key": "app", "operator": "Is", "values": ["x"]}]}}),
+        json!({}),
+    ])
+}
+
+/// What the API would refuse: it covers nothing.
+fn refused_port() -> impl Strategy<Value = Value> {
+    select(vec![
+        json!({"port": 0}),
+        json!({"port": 65536}),
+        json!({"port": 443, "endPort": 80}),
+        json!({"port": 80, "endPort": 65536}),
+        json!({"port": "http", "endPort": 8080}),
+        json!({"endPort": 8080}),
+        json!({"protocol": "ICMP"}),
+    ])
+}
+
 fn peer() -> impl Strategy<Value = Value> {
     prop_oneof![
-        3 => selector().prop_map(|pods| json!({"podSelector": pods})),
-        2 => selector().prop_map(|namespaces| json!({"namespaceSelector": namespaces})),
-        2 => (selector(), selector()).prop_map(|(n, p)| json!({"namespaceSelector": n, "podSelector": p})),
-        3 => block(),
+        1 => refused_peer(),
+        4 => selector().prop_map(|pods| json!({"podSelector": pods})),
+        3 => selector().prop_map(|namespaces| json!({"namespaceSelector": namespaces})),
+        3 => (selector(), selector()).prop_map(|(n, p)| json!({"namespaceSelector": n, "podSelector": p})),
+        4 => block(),
     ]
 }
 
 fn port() -> impl Strategy<Value = Value> {
     let protocol = || prop::option::of(protocol());
     prop_oneof![
-        2 => protocol().prop_map(|p| json!({"protocol": p})),
-        4 => (protocol(), select(&[80, 53, 443, 8080, 65535, 1][..])).prop_map(|(p, n)| json!({"protocol": p, "port": n})),
-        2 => (protocol(), select(&["http", "dns", "none"][..])).prop_map(|(p, n)| json!({"protocol": p, "port": n})),
-        2 => (protocol(), select(&[(1, 65535), (80, 81), (79, 8080), (443, 443)][..]))
+        1 => refused_port(),
+        3 => protocol().prop_map(|p| json!({"protocol": p})),
+        5 => (protocol(), select(&[80, 53, 443, 8080, 65535, 1][..])).prop_map(|(p, n)| json!({"protocol": p, "port": n})),
+        3 => (protocol(), select(&["http", "dns", "none"][..])).prop_map(|(p, n)| json!({"protocol": p, "port": n})),
+        3 => (protocol(), select(&[(1, 65535), (80, 81), (79, 8080), (443, 443)][..]))
             .prop_map(|(p, (first, last))| json!({"protocol": p, "port": first, "endPort": last})),
     ]
 }
 
 fn rules(field: &'static str) -> impl Strategy<Value = Value> {
-    let peers =
-        prop_oneof![1 => Just(None), 1 => Just(Some(vec![])), 5 => prop::collection::vec(peer(), 1..4).prop_map(Some)];
+    // The same twice is the same once.
+    let twice = |(mut peers, twice): (Vec<Value>, bool)| {
+        peers.extend(twice.then(|| peers.first().cloned()).flatten());
+        Some(peers)
+    };
+    let some = (prop::collection::vec(peer(), 1..4), prop::bool::weighted(0.1)).prop_map(twice);
+    let peers = prop_oneof![1 => Just(None), 1 => Just(Some(vec![])), 5 => some];
     let ports =
-        prop_oneof![2 => Just(None), 1 => Just(Some(vec![])), 4 => prop::collection::vec(port(), 1..3).prop_map(Some)];
+        prop_oneof![2 => Just(None), 1 => Just(Some(vec![])), 4 => prop::collection::vec(port(), 1..4).prop_map(Some)];
     let rule = (peers, ports).prop_map(move |(peers, ports)| json!({field: peers, "ports": ports}));
-    prop::option::weighted(0.85, prop::collection::vec(rule, 0..3)).prop_map(|rules| json!(rules))
+    prop::option::weighted(0.85, prop::collection::vec(rule, 0..4)).prop_map(|rules| json!(rules))
 }
 
 fn policy() -> impl Strategy<Value = Happening> {
@@ -288,3 +399,6 @@ fn policy() -> impl Strategy<Value = Happening> {
         },
     )
 }
+
+#[cfg(test)]
+mod coverage;

@@ -87,9 +87,9 @@ impl World {
     }
 
     /// The labels of a namespace; one that is not there has none.
-    pub(crate) fn namespace_labels(&self, name: &str) -> Option<labels::Labels> {
+    pub(crate) fn namespace_labels(&self, name: &str) -> Option<&labels::Labels> {
         let namespace = self.namespaces.iter().find(|n| n.metadata.name.as_deref() == Some(name))?;
-        Some(namespace.metadata.labels.clone().unwrap_or_default())
+        Some(namespace.metadata.labels.as_ref().unwrap_or(&labels::NONE))
     }
 
     /// The policies that isolate a pod in a direction: in its namespace, selecting it, and of that type.
@@ -97,13 +97,14 @@ impl World {
         if !has_network(pod) {
             return Vec::new();
         }
-        let own = pod.metadata.labels.clone().unwrap_or_default();
+        let own = pod.metadata.labels.as_ref().unwrap_or(&labels::NONE);
+        let nothing = NetworkPolicySpec::default();
         let selects = |policy: &&NetworkPolicy| {
-            let spec = policy.spec.clone().unwrap_or_default();
+            let spec = policy.spec.as_ref().unwrap_or(&nothing);
             policy.metadata.namespace == pod.metadata.namespace
                 // "An empty selector matches all pods in the policy's namespace"; an absent one is empty.
-                && labels::matches(&spec.pod_selector.clone().unwrap_or_default(), &own)
-                && is_of_type(&spec, direction)
+                && spec.pod_selector.as_ref().is_none_or(|selector| labels::matches(selector, own))
+                && is_of_type(spec, direction)
         };
         self.policies.iter().filter(selects).collect()
     }

@@ -28,6 +28,11 @@ impl World {
         self.0.world()
     }
 
+    /// What a list of the objects of `now` tells who believes these.
+    pub(super) fn relist(&self, now: &Self) -> Vec<Happening> {
+        self.0.relist(&now.0)
+    }
+
     /// Makes it happen, to the cluster as a source would tell it.
     pub(super) fn apply(&mut self, happening: &Happening, cluster: &mut Cluster) -> Vec<Touched> {
         self.0.apply(happening);

@@ -127,15 +127,27 @@ impl Maps {
 
     /// Whether an endpoint's rules let a packet pass.
     pub(super) fn passes(&self, slot: u32, direction: Direction, peer: IpAddr, protocol: u8, port: u16) -> bool {
-        let Some(rules) = self.pinned.rules.get(&slot) else { return false };
-        let set = match direction {
+        let Some(set) = self.set(slot, direction) else { return false };
+        self.verdict(set, self.class(peer), protocol, port)
+    }
+
+    /// The rule set of an endpoint; `None`: it has no row, and no packet passes.
+    pub(super) fn set(&self, slot: u32, direction: Direction) -> Option<u32> {
+        let rules = self.pinned.rules.get(&slot)?;
+        Some(match direction {
             Direction::Ingress => rules.ingress,
             Direction::Egress => rules.egress,
-        };
+        })
+    }
+
+    pub(super) fn class(&self, peer: IpAddr) -> u32 {
+        self.pinned.peers.get(&peer).copied().unwrap_or_else(|| self.around(peer))
+    }
+
+    pub(super) fn verdict(&self, set: u32, class: u32, protocol: u8, port: u16) -> bool {
         if set == OPEN {
             return true;
         }
-        let class = self.pinned.peers.get(&peer).copied().unwrap_or_else(|| self.around(peer));
         let verdict = self.longest(set, class, protocol, port).or_else(|| self.longest(set, 0, protocol, port));
         let base = || self.pinned.verdicts.get(&VerdictKey::Base(set).row()).expect("a set has a base row");
         verdict.unwrap_or_else(base).flags & V_ALLOW != 0
