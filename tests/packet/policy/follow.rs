@@ -1,13 +1,13 @@
-//! A story, event by event: the rows that a change writes, one after the other, and what the programs make of packets meanwhile, afterwards,
-//! and of flows that were opened before.
+//! A story, told some events at a time: the rows that each change writes, one after the other, and what the programs make of packets
+//! meanwhile, afterwards, and of flows that were opened before. Now and then the agent is killed between two writes, and another goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use osmia_agent::compile::policy::{Cookie, Local, Pinned, Policies, Touched};
+use osmia_agent::compile::policy::{Change, Cookie, Local, Pinned, Policies, Resumed, Touched};
 use osmia_agent::model::{Cluster, Event, policy::Direction};
 use osmia_agent::source::{folder::manifest, object::Object};
-use osmia_maps::catalogue::Catalogue;
+use osmia_maps::catalogue::{Catalogue, Line, PodName};
 use osmia_maps::layout::{DropReason, flow::EPOCH_DENIED};
 use osmia_oracle::stories::{Happening, Objects};
 use osmia_oracle::{Endpoint, Verdict};
@@ -15,7 +15,9 @@ use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
 
 use super::ask::{self, Question};
+use super::explain::Explain;
 use super::plane::{Outcome, Plane};
+use super::steps::{Book, Step};
 use super::truth::{Answer, Truth};
 
 /// Questions after an event, but for the last one of a story, when all are asked.
@@ -24,6 +26,14 @@ const AFTER: usize = 400;
 const BETWEEN: usize = 40;
 /// Flows that are opened after an event, for the next one.
 const LIVING: usize = 40;
+/// Questions that the process is asked after a story.
+const TOLD: usize = 2;
+/// Events that are taken in at once, at most.
+const AT_ONCE: usize = 3;
+/// One in so many changes is the last one of its agent.
+const DEADLY: usize = 5;
+/// Lives that such a change may cost at most.
+const LIVES: usize = 3;
 
 /// `xorshift64`: the same questions of a story every time.
 struct Random(u64);
@@ -52,65 +62,200 @@ struct Living {
     answers: (IpAddr, u16),
 }
 
-/// Follows a story on a plane without rows.
-pub(crate) fn follow(plane: &mut Plane, story: &[Happening]) -> Result<(), TestCaseError> {
-    let mut told = Story { plane, random: Random(0x6f73_6d69_6100_0004), living: Vec::new() };
-    told.run(story)
+/// What the stories had in them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Seen {
+    /// Questions by what became of them: passed, dropped.
+    pub(crate) passed: usize,
+    pub(crate) dropped: usize,
+    /// Between two writes.
+    pub(crate) between: usize,
+    /// Agents that were killed, and of those how many before all their rows were written.
+    pub(crate) killed: usize,
+    pub(crate) torn: usize,
+    /// Living flows by what became of them.
+    pub(crate) went_on: usize,
+    pub(crate) cut: usize,
 }
+
+/// Follows a story on a plane without rows.
+pub(crate) fn follow(
+    plane: &mut Plane,
+    explain: &Explain,
+    story: &[Happening],
+    seen: &mut Seen,
+) -> Result<(), TestCaseError> {
+    let cluster = Cluster::default();
+    // As an agent's first start.
+    let mut start = Policies::resume(&Catalogue::default(), &Pinned::default(), &cluster, &BTreeMap::new());
+    let mut book = Book::default();
+    let steps = book.change(&mut start.policies, &start.change, true);
+    let mut told = Story {
+        plane,
+        explain,
+        random: Random(0x6f73_6d69_6100_0004),
+        living: Vec::new(),
+        objects: Objects::default(),
+        cluster,
+        policies: start.policies,
+        book,
+        seen,
+    };
+    told.take(&steps, &[], &|_| None, &[])?;
+    let mut rest = story;
+    while !rest.is_empty() {
+        let (now, then) = rest.split_at((1 + told.random.below(AT_ONCE)).min(rest.len()));
+        told.happen(now, then.is_empty())?;
+        rest = then;
+    }
+    Ok(())
+}
+
+/// Whether a packet may pass in the middle of a change; `None`: nobody can tell.
+type MayPass<'a> = &'a dyn Fn(&Question) -> Option<bool>;
 
 struct Story<'a> {
     plane: &'a mut Plane,
+    explain: &'a Explain,
     random: Random,
     living: Vec<Living>,
+    objects: Objects,
+    cluster: Cluster,
+    policies: Policies,
+    book: Book,
+    seen: &'a mut Seen,
 }
 
 impl Story<'_> {
-    fn run(&mut self, story: &[Happening]) -> Result<(), TestCaseError> {
-        let (mut objects, mut cluster) = (Objects::default(), Cluster::default());
-        // As an agent's first start.
-        let start = Policies::resume(&Catalogue::default(), &Pinned::default(), &cluster, &BTreeMap::new());
-        let mut policies = start.policies;
-        self.plane.apply(&start.change, |_, _| Ok(()))?;
-        let mut old = Truth::of(&objects);
-        for (i, happening) in story.iter().enumerate() {
-            let before = objects.added().clone();
+    /// Some events at once, and everything that is asked about them.
+    fn happen(&mut self, now: &[Happening], last: bool) -> Result<(), TestCaseError> {
+        let (old, before) = (Truth::of(&self.objects), self.objects.added().clone());
+        let mut touched = Vec::new();
+        for happening in now {
             if let Happening::Deleted(pod) = happening {
                 self.plane.remove_endpoint(*pod)?;
             }
-            let touched = apply(happening, &mut objects, &mut cluster);
-            let change = policies.update(&cluster, [touched]);
-            let new = Truth::of(&objects);
-            let staying = before.intersection(objects.added()).copied().collect();
-            let questions = ask::all(&staying);
-            let random = &mut self.random;
-            self.plane.apply(&change, |plane, step| {
-                for question in random.some(&questions, BETWEEN) {
-                    let (Some(old), Some(new)) = (old.answer(&question), new.answer(&question)) else { continue };
-                    let (outcome, _) = asked(plane, &question)?;
-                    let fits = outcome != Outcome::Passed || old.passes() || new.passes();
-                    prop_assert!(fits, "{step}, {question:?} passed, as neither before nor after {happening:?}");
-                }
-                Ok(())
-            })?;
-            if let Happening::Added(pod) | Happening::AddedUnnamed(pod) = happening
-                && !before.contains(pod)
-            {
-                self.plane.put_endpoint(*pod, policies.rules(pod + 1))?;
+            touched.push(apply(happening, &mut self.objects, &mut self.cluster));
+            self.name(happening);
+        }
+        let change = self.policies.update(&self.cluster, touched);
+        let new = Truth::of(&self.objects);
+        let gone = |pod: &u32| now.iter().any(|h| matches!(h, Happening::Deleted(of) if of == pod));
+        let staying = before.intersection(self.objects.added()).copied().filter(|pod| !gone(pod)).collect();
+        let questions = ask::all(&staying);
+        let may_pass = |question: &Question| Some(old.answer(question)?.passes() || new.answer(question)?.passes());
+        self.enforce(&change, &questions, &may_pass, &new, now)?;
+        for pod in self.objects.added().clone() {
+            if !self.plane.has_endpoint(pod)? {
+                self.plane.put_endpoint(pod, self.policies.rules(pod + 1))?;
             }
-            self.live(&new, &staying, happening)?;
-            let many = if i + 1 == story.len() { usize::MAX } else { AFTER };
-            let questions = ask::all(objects.added());
-            let cookies: BTreeMap<u32, Cookie> = policies.cookies().map(|(n, cookie)| (n, cookie.clone())).collect();
-            for question in self.random.some(&questions, many) {
+        }
+        self.live(&new, &staying, now)?;
+        let questions = ask::all(self.objects.added());
+        let cookies: BTreeMap<u32, Cookie> = self.policies.cookies().map(|(n, cookie)| (n, cookie.clone())).collect();
+        let many = if last { usize::MAX } else { AFTER };
+        for question in self.random.some(&questions, many) {
+            if let Some(answer) = new.answer(&question) {
+                self.holds(&question, &answer, &cookies, now)?;
+            }
+        }
+        if last {
+            for question in self.random.some(&questions, TOLD) {
                 if let Some(answer) = new.answer(&question) {
-                    self.holds(&question, &answer, &cookies, happening)?;
+                    self.explain.tells(&question, &answer, &self.book.catalogue)?;
                 }
             }
-            self.plane.apply(&policies.collect(&cluster), |_, _| Ok(()))?;
-            for question in self.random.some(&questions, LIVING) {
-                self.open(&question)?;
+        }
+        let rest = self.book.rest(&mut self.policies, &self.cluster);
+        self.take(&rest, &[], &|_| None, now)?;
+        for question in self.random.some(&questions, LIVING) {
+            self.open(&question)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the catalogue whose endpoint is in a slot.
+    fn name(&mut self, happening: &Happening) {
+        let line = match happening {
+            Happening::Added(pod) | Happening::AddedUnnamed(pod) => {
+                let named = self.objects.endpoint(*pod).pod;
+                Line::Endpoint { slot: pod + 1, pod: named.map(|(namespace, name)| PodName { namespace, name }) }
             }
-            old = new;
+            Happening::Deleted(pod) => Line::NoEndpoint { slot: pod + 1 },
+            Happening::Is(_) | Happening::Gone(..) => return,
+        };
+        self.book.catalogue.take(line);
+    }
+
+    /// Brings a change into force. The agent that does it may be killed before the last step, and so may those that go on.
+    fn enforce(
+        &mut self,
+        change: &Change,
+        questions: &[Question],
+        may_pass: MayPass<'_>,
+        new: &Truth,
+        now: &[Happening],
+    ) -> Result<(), TestCaseError> {
+        let steps = self.book.change(&mut self.policies, change, false);
+        if self.random.below(DEADLY) != 0 {
+            return self.take(&steps, questions, may_pass, now);
+        }
+        let cut = self.random.below(steps.len() + 1);
+        self.take(&steps[..cut], questions, may_pass, now)?;
+        for life in (0..1 + self.random.below(LIVES)).rev() {
+            self.seen.killed += 1;
+            // What passes as the dead agent left it may pass until the next one is done.
+            let mut left = Vec::new();
+            for question in self.random.some(questions, 2 * BETWEEN) {
+                left.push((question, asked(self.plane, self.explain, &question)?.0 == Outcome::Passed));
+            }
+            let asked: Vec<Question> = left.iter().map(|(question, _)| *question).collect();
+            let passed = |question: &Question| left.iter().any(|(of, passes)| of == question && *passes);
+            let may_pass = |question: &Question| Some(passed(question) || new.answer(question)?.passes());
+            let Resumed { mut policies, change, unknown } =
+                Policies::resume(&self.book.catalogue, &self.plane.pinned()?, &self.cluster, &self.locals());
+            prop_assert_eq!(unknown, None, "after {:?}", now);
+            let steps = self.book.change(&mut policies, &change, true);
+            let taken = if life == 0 { steps.len() } else { self.random.below(steps.len() + 1) };
+            self.seen.torn += usize::from(!change.is_empty());
+            self.take(&steps[..taken], &asked, &may_pass, now)?;
+            self.policies = policies;
+        }
+        Ok(())
+    }
+
+    fn locals(&self) -> BTreeMap<u32, Local> {
+        let local = |pod: &u32| {
+            let Endpoint { pod: named, addresses } = self.objects.endpoint(*pod);
+            (pod + 1, Local { pod: named, addresses })
+        };
+        self.objects.added().iter().map(local).collect()
+    }
+
+    /// Takes steps; after each row some packets are asked about.
+    fn take(
+        &mut self,
+        steps: &[Step],
+        questions: &[Question],
+        may_pass: MayPass<'_>,
+        now: &[Happening],
+    ) -> Result<(), TestCaseError> {
+        for step in steps {
+            let write = match step {
+                Step::Line(line) => {
+                    self.book.catalogue.take(line.clone());
+                    continue;
+                }
+                Step::Row(write) => write,
+            };
+            self.plane.write(write)?;
+            for question in self.random.some(questions, BETWEEN) {
+                let Some(may_pass) = may_pass(&question) else { continue };
+                let (outcome, _) = asked(self.plane, self.explain, &question)?;
+                self.seen.between += 1;
+                let fits = outcome != Outcome::Passed || may_pass;
+                prop_assert!(fits, "after {write:?}, {question:?} passed, as neither before nor after {now:?}");
+            }
         }
         Ok(())
     }
@@ -121,10 +266,14 @@ impl Story<'_> {
         question: &Question,
         answer: &Answer,
         cookies: &BTreeMap<u32, Cookie>,
-        happening: &Happening,
+        now: &[Happening],
     ) -> Result<(), TestCaseError> {
-        let what = || format!("{question:?} after {happening:?}: {answer:?}");
-        let (outcome, named) = asked(self.plane, question)?;
+        let what = || format!("{question:?} after {now:?}: {answer:?}");
+        let (outcome, named) = asked(self.plane, self.explain, question)?;
+        match outcome {
+            Outcome::Passed => self.seen.passed += 1,
+            _ => self.seen.dropped += 1,
+        }
         let denied = |verdict: &Option<Verdict>| verdict.as_ref().is_some_and(|verdict| !verdict.passes());
         match (outcome, denied(&answer.egress), denied(&answer.ingress)) {
             (Outcome::Passed, false, false) => {
@@ -168,7 +317,7 @@ impl Story<'_> {
     }
 
     /// Flows that were opened before the event go on by what holds after it, whichever end sends next.
-    fn live(&mut self, new: &Truth, staying: &BTreeSet<u32>, happening: &Happening) -> Result<(), TestCaseError> {
+    fn live(&mut self, new: &Truth, staying: &BTreeSet<u32>, now: &[Happening]) -> Result<(), TestCaseError> {
         for Living { question, port, answers } in std::mem::take(&mut self.living) {
             let key = question.key(port);
             let stays = [question.from.pod, question.to.pod].iter().flatten().all(|pod| staying.contains(pod));
@@ -179,7 +328,12 @@ impl Story<'_> {
                     false => self.plane.opener(&question, &question.more(port))?.0,
                 };
                 let passes = outcome == Outcome::Passed;
-                let what = format!("living {question:?}, by an answer {by_answer}, after {happening:?}: {answer:?}");
+                if passes {
+                    self.seen.went_on += 1
+                } else {
+                    self.seen.cut += 1
+                }
+                let what = format!("living {question:?}, by an answer {by_answer}, after {now:?}: {answer:?}");
                 prop_assert_eq!(passes, answer.passes(), "{}: {:?}", what, outcome);
                 let ended = self.plane.entry(&key).is_none_or(|entry| entry.src_epoch == EPOCH_DENIED);
                 prop_assert_eq!(passes, !ended, "{}: its entry", what);
@@ -192,7 +346,7 @@ impl Story<'_> {
                     prop_assert!(outcome != Outcome::Passed, "{}: back again", what);
                 }
             }
-            self.plane.forget(&key);
+            self.plane.forget(&key)?;
         }
         Ok(())
     }
@@ -213,17 +367,19 @@ impl Story<'_> {
     }
 }
 
-/// What becomes of a question's first packet, and the cookies of its flow's entry, which is gone again afterwards.
-fn asked(plane: &mut Plane, question: &Question) -> Result<(Outcome, (u32, u32)), TestCaseError> {
+/// What becomes of a question's first packet, as `explain` says too, and the cookies of its flow's entry, which is gone again afterwards.
+fn asked(plane: &mut Plane, explain: &Explain, question: &Question) -> Result<(Outcome, (u32, u32)), TestCaseError> {
     let port = plane.port();
     let (outcome, _) = plane.first(question, port)?;
-    if outcome != Outcome::Passed {
-        return Ok((outcome, (0, 0)));
+    let mut named = (0, 0);
+    if outcome == Outcome::Passed {
+        let key = question.key(port);
+        let entry = plane.entry(&key).expect("a packet passed and left no entry");
+        plane.forget(&key)?;
+        named = (entry.egress_cookie, entry.ingress_cookie);
     }
-    let key = question.key(port);
-    let entry = plane.entry(&key).expect("a packet passed and left no entry");
-    plane.forget(&key);
-    Ok((outcome, (entry.egress_cookie, entry.ingress_cookie)))
+    explain.agrees(question, outcome, named)?;
+    Ok((outcome, named))
 }
 
 /// Makes it happen, to the cluster as a source would tell it.
