@@ -13,6 +13,8 @@ use tokio::time::Instant;
 mod arrival;
 pub mod folder;
 pub mod kube;
+#[cfg(test)]
+mod logged;
 pub mod notice;
 pub mod object;
 mod saved;

@@ -180,7 +180,9 @@ impl Folder {
             Err(error) => return self.refuse(file, Refused { line: 0, why: error.to_string() }),
         };
         self.stamps.insert(file.clone(), stamp);
-        match text.and_then(|text| manifest::parse(&text)) {
+        // Whatever is said of an object names the file that it is in.
+        let named = tracing::error_span!("manifest", %file);
+        match named.in_scope(|| text.and_then(|text| manifest::parse(&text))) {
             Ok(objects) => {
                 if self.files.bad().contains_key(file) {
                     tracing::info!(%file, "the manifest is good again");

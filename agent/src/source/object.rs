@@ -164,14 +164,10 @@ impl Metadata {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{self, Write},
-        sync::{Arc, Mutex},
-    };
-
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::source::logged::logged;
 
     struct Json(Value);
 
@@ -183,29 +179,10 @@ mod tests {
         }
     }
 
-    #[derive(Clone, Default)]
-    struct Said(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Said {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     /// What is logged while this policy is read.
     fn said(spec: Value) -> String {
-        let said = Said::default();
-        let into = said.clone();
-        let log = tracing_subscriber::fmt().with_writer(move || into.clone()).with_ansi(false).finish();
         let policy = Json(json!({"metadata": {"namespace": "a", "name": "p"}, "spec": spec}));
-        tracing::subscriber::with_default(log, || Object::read("NetworkPolicy", &policy).unwrap());
-        let bytes = said.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
+        logged(|| drop(Object::read("NetworkPolicy", &policy).unwrap()))
     }
 
     #[test]

@@ -227,7 +227,7 @@ impl Story<'_> {
     fn locals(&self) -> BTreeMap<u32, Local> {
         let local = |pod: &u32| {
             let Endpoint { pod: named, addresses } = self.objects.endpoint(*pod);
-            (pod + 1, Local { pod: named, addresses })
+            (pod + 1, Local { pod: named, addresses, ..Local::default() })
         };
         self.objects.added().iter().map(local).collect()
     }

@@ -64,6 +64,62 @@ fn a_bad_file_keeps_its_objects_and_the_others_apply() {
 }
 
 #[test]
+fn what_the_api_would_refuse_is_said_by_file_and_field_and_the_rest_counts() {
+    let policy = |name: &str, rule: &str| {
+        format!(
+            "kind: NetworkPolicy\nmetadata: {{namespace: a, name: {name}}}\nspec: {{ingress: [{rule}, {{ports: [{{port: 1}}]}}]}}\n---\n"
+        )
+    };
+    let block = |block: &str| format!("{{from: [{{ipBlock: {{{block}}}}}]}}");
+    let cases = [
+        (
+            "outside",
+            block("cidr: 10.0.0.0/24, except: [10.1.0.0/24]"),
+            "spec.ingress[0].from[0]: except 10.1.0.0/24 is not inside 10.0.0.0/24",
+        ),
+        (
+            "family",
+            block("cidr: 10.0.0.0/24, except: ['fd00::/64']"),
+            "spec.ingress[0].from[0]: except fd00::/64 is not inside 10.0.0.0/24",
+        ),
+        ("bits", block("cidr: 10.0.0.0/33"), "spec.ingress[0].from[0]: \"10.0.0.0/33\" is no CIDR"),
+        ("address", block("cidr: 10.0.0.1"), "spec.ingress[0].from[0]: \"10.0.0.1\" is no CIDR"),
+        ("below", "{ports: [{port: 90, endPort: 80}]}".into(), "spec.ingress[0].ports[0]: endPort 80 is below port 90"),
+        (
+            "named",
+            "{ports: [{port: http, endPort: 80}]}".into(),
+            "spec.ingress[0].ports[0]: endPort beside a named port",
+        ),
+        ("alone", "{ports: [{endPort: 80}]}".into(), "spec.ingress[0].ports[0]: endPort without port"),
+        ("none", "{ports: [{port: 0}]}".into(), "spec.ingress[0].ports[0]: port 0 is not from 1 to 65535"),
+        (
+            "beyond",
+            "{ports: [{port: 1, endPort: 65536}]}".into(),
+            "spec.ingress[0].ports[0]: port 65536 is not from 1 to 65535",
+        ),
+        (
+            "protocol",
+            "{ports: [{protocol: ICMP}]}".into(),
+            "spec.ingress[0].ports[0]: protocol \"ICMP\" is none of TCP, UDP, SCTP",
+        ),
+    ];
+    let mut world = World::new();
+    let bad: Vec<String> = cases.iter().map(|(name, rule, _)| policy(name, rule)).collect();
+    world.write("bad.yaml", &bad.concat());
+    world.write("good.yaml", &policy("good", "{ports: [{port: 2}]}"));
+    let said = crate::source::logged::logged(|| drop(world.open()));
+    for (name, _, why) in &cases {
+        let why = why.replace('"', "\\\"");
+        let line = said.lines().find(|line| line.contains(&format!("a/{name}")));
+        assert!(line.is_some_and(|line| line.contains("bad.yaml") && line.contains(&why)), "{name}: {line:?}");
+        let policy = &world.cluster.policies[&("a".to_owned(), (*name).to_owned())];
+        assert_eq!((policy.refused.len(), policy.ingress.as_ref().map(|rules| rules.len())), (1, Some(2)), "{name}");
+    }
+    assert!(!said.contains("good"), "{said}");
+    assert_eq!(world.cluster.policies.len(), cases.len() + 1);
+}
+
+#[test]
 fn a_file_that_turned_bad_while_no_agent_ran_keeps_its_objects() {
     let mut world = World::new();
     world.write("1.yaml", &node("a"));
