@@ -2,6 +2,7 @@
 //! flows, and the maps between any two writes of a change, whether its agent comes to its end or is killed there.
 
 mod ask;
+mod attack;
 mod explain;
 mod follow;
 mod plane;
