@@ -216,6 +216,22 @@ fn nobody_is_another() {
     });
 }
 
+/// RFC 4291 2.5.5.2: in the tables IPv4 lies there.
+#[test]
+fn no_packet_of_ipv6_is_judged_by_rules_of_ipv4() {
+    on_a_plane(|plane| {
+        let mapped = |v4: &str| IpAddr::from(v4.parse::<std::net::Ipv4Addr>().expect("an address").to_ipv6_mapped());
+        let plain = Ip::new("203.0.113.7".parse::<IpAddr>().expect("an address"), address(B, false));
+        assert_eq!(plane.arrives(&plain.udp(1000, 53, b"data")).expect("a run"), Outcome::Passed, "a rule lets it in");
+        let outcome = plane.arrives(&Ip::new(mapped("203.0.113.7"), address(B, true)).udp(1000, 53, b"data"));
+        assert!(outcome.as_ref().is_ok_and(|o| o.is(DropReason::Martian)), "{outcome:?}");
+        for to in ["203.0.113.7", "10.0.0.11", "10.0.0.20"] {
+            let outcome = sends(plane, A, &Ip::new(address(A, true), mapped(to)).udp(1000, 53, b"data"));
+            assert!(outcome.is(DropReason::Martian), "to {to}: {outcome:?}");
+        }
+    });
+}
+
 #[test]
 fn headers_in_front_of_the_ports_hide_no_port() {
     on_a_plane(|plane| {

@@ -44,6 +44,16 @@ fn an_echo_has_its_identifier_for_both_ports_and_its_answer_the_key_turned_round
     assert!(error.is_icmp_error() && !ask.is_icmp_error());
 }
 
+/// In the tables IPv4 lies there: such a packet would be judged as one of IPv4.
+#[test]
+fn no_ipv6_packet_is_of_an_ipv4_address() {
+    let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 2];
+    for (src, dst) in [(mapped, B6), (A6, mapped)] {
+        let bytes = build::ipv6(src, dst, UDP, &build::udp(&src, &dst, 5, 6, b"data"));
+        assert_eq!(parse::<FlowKey6>(bytes), Err(DropReason::Martian), "{src:?} to {dst:?}");
+    }
+}
+
 #[test]
 fn extension_headers_are_walked_over() {
     let udp = build::udp(&A6, &B6, 5, 6, b"data");

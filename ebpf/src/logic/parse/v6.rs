@@ -23,6 +23,9 @@ pub(super) fn parse<P: Packet>(packet: &mut P, l3: usize) -> Result<Parsed<FlowK
     let [version, _, _, _, p0, p1, next, hops] = packet.read(l3).ok_or(short)?;
     let src = packet.read(l3 + 8).ok_or(short)?;
     let dst = packet.read(l3 + 24).ok_or(short)?;
+    if is_ipv4(&src) || is_ipv4(&dst) {
+        return Err(DropReason::Martian);
+    }
 
     let length = packet.length().wrapping_sub(l3 as u32);
     let payload = u32::from(u16::from_be_bytes([p0, p1]));
@@ -86,4 +89,11 @@ pub(super) fn parse<P: Packet>(packet: &mut P, l3: usize) -> Result<Parsed<FlowK
         part,
         id,
     })
+}
+
+/// An IPv4 address in IPv6's form (RFC 4291 2.5.5.2): none that a packet has. In the tables IPv4 lies there, so that it would be taken for
+/// one of IPv4 by routes and policy.
+#[inline(always)]
+const fn is_ipv4(address: &[u8; 16]) -> bool {
+    matches!(address, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..])
 }

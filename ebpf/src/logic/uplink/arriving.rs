@@ -2,7 +2,7 @@
 
 use super::super::arrival::Via;
 use super::super::flow::life;
-use super::super::packet::{ETH_IPV4, ETH_IPV6};
+use super::super::packet::{ETH_IPV4, ETH_IPV6, ETH_LEN};
 use super::super::parse::{ICMPV6, Parsed, Part, SCTP, UDP};
 use super::super::pod::ether_type;
 use super::super::route;
@@ -134,8 +134,10 @@ pub fn inner<K: Quick, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict
 /// Slow program of an uplink's ingress.
 #[inline(always)]
 pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
-    // What can not be parsed is the stack's to judge: it would never have reached a pod.
-    let Ok(parsed) = run.headers::<K>() else { return Verdict::NEXT };
+    let parsed = match run.headers::<K>() {
+        Ok(parsed) => parsed,
+        Err(reason) => return unreadable::<K, P, T>(run, reason),
+    };
     let foreign = match route::place(run.tables, &parsed.key.dst()).kind {
         Some(RouteKind::LocalBlock) if is_of_a_link(&parsed) => return Verdict::drop(DropReason::LinkLocal),
         Some(RouteKind::LocalBlock) => Foreign::Dropped,
@@ -155,6 +157,31 @@ pub fn slow<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>) -> Verdict {
         _ => return Verdict::NEXT,
     };
     run.flow(&parsed, &Via::uplink(), foreign)
+}
+
+/// What can not be read is the stack's to judge, but for what says that it is for a pod or from one: what the stack would
+/// make of it, fragments that hide their headers put together, comes to a pod by the door and is believed to be whose it says.
+#[inline(always)]
+fn unreadable<K: Slow, P: Packet, T: Tables>(run: &mut Run<'_, P, T>, reason: DropReason) -> Verdict {
+    let Some((src, dst)) = addresses::<K, P>(run.packet) else { return Verdict::NEXT };
+    run.scratch.drop.src = src;
+    run.scratch.drop.dst = dst;
+    if is_from_pod(run.tables, &src) {
+        return Verdict::drop(DropReason::Martian);
+    }
+    match route::place(run.tables, &dst).kind {
+        Some(RouteKind::LocalBlock) => Verdict::drop(reason),
+        _ => Verdict::NEXT,
+    }
+}
+
+/// Source and destination, as far as there are any.
+#[inline(always)]
+fn addresses<K: Slow, P: Packet>(packet: &P) -> Option<(Addr, Addr)> {
+    if K::V6 {
+        return Some((Addr::v6(packet.read(ETH_LEN + 8)?), Addr::v6(packet.read(ETH_LEN + 24)?)));
+    }
+    Some((Addr::v4(packet.read(ETH_LEN + 12)?), Addr::v4(packet.read(ETH_LEN + 16)?)))
 }
 
 /// Neighbour discovery (RFC 4861), which proves by its hop limit of 255 that it comes from the receiver's own link: a pod's link has nobody

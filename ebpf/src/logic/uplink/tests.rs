@@ -148,3 +148,36 @@ fn no_pods_source_comes_in_by_an_uplink_for_the_stack_to_send_to_a_pod() {
     let verdict = drive(Hook::FromUplink, &mut FakePacket::new(bytes, 4), &tables, 1);
     assert_eq!(verdict, Verdict::drop(DropReason::Martian));
 }
+
+/// Whatever the node's stack makes of it comes out of its door, where a pod's source is believed.
+#[test]
+fn what_cannot_be_read_is_from_no_pod_and_for_none() {
+    let mut tables = FakeTables::node();
+    tables.pod(1, 9, 2);
+    let outside = "2001:db8::9".parse::<core::net::Ipv6Addr>().unwrap().octets();
+    let node = "2001:db8::1".parse::<core::net::Ipv6Addr>().unwrap().octets();
+    let (here, there) = (pod6(2), "fd00:0:0:2::5".parse::<core::net::Ipv6Addr>().unwrap().octets());
+    tables.routes.push((64, Addr::v6(there), Route { kind: RouteKind::RemoteBlock as u8, zero: 0, node: 2 }));
+    tables.routes.push((128, Addr::v6(node), Route { kind: RouteKind::LocalNode as u8, zero: 0, node: 0 }));
+    // A first fragment whose transport header is in another, and a chain that is too long.
+    let first = [&[60, 0, 0, 1, 0, 0, 0, 9][..], &[17, 0, 1, 4, 0, 0, 0, 0]].concat();
+    let long = [&[60, 0, 1, 4, 0, 0, 0, 0][..]; 9].concat();
+    for (next, payload, reason) in [(44, first, DropReason::Malformed), (60, long, DropReason::ExtHdr)] {
+        let arrive = |src, dst| {
+            let mut packet = FakePacket::new(build::ipv6(src, dst, next, &payload), 4);
+            drive(Hook::FromUplink, &mut packet, &tables, 1)
+        };
+        for src in [here, there] {
+            for dst in [here, there, node, outside] {
+                assert_eq!(arrive(src, dst), Verdict::drop(DropReason::Martian), "{src:?} to {dst:?}");
+            }
+        }
+        assert_eq!(arrive(outside, here), Verdict::drop(reason));
+        for dst in [node, outside] {
+            assert_eq!(arrive(outside, dst), Verdict::NEXT, "{dst:?}");
+        }
+    }
+    // And what has no addresses at all.
+    let mut cut = FakePacket::new(build::ipv6(here, here, 17, &[])[..14 + 30].to_vec(), 4);
+    assert_eq!(drive(Hook::FromUplink, &mut cut, &tables, 1), Verdict::NEXT);
+}
