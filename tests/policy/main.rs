@@ -7,6 +7,8 @@
 mod add;
 mod allow;
 mod errors;
+mod flapping;
+mod fragments;
 mod killed;
 mod labels;
 mod living;

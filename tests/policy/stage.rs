@@ -105,6 +105,11 @@ impl Stage {
         panic!("{when}:\n{}\n{}", failed.join("\n"), self.stories());
     }
 
+    /// What the first node did, for a message.
+    pub(crate) fn story(&self) -> String {
+        story(self.node(0))
+    }
+
     fn stories(&self) -> String {
         self.lab.nodes.iter().fold(String::new(), |mut text, node| {
             let _ = writeln!(text, "{}", story(node));
