@@ -4,6 +4,7 @@
 //! after a refusal the next lines take the place of what was torn. The file lies in the run folder, in memory as the maps: nothing is synced, since neither outlives the machine.
 
 use std::{
+    borrow::Borrow,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::{FileExt, MetadataExt},
@@ -13,6 +14,8 @@ use std::{
 use anyhow::{Context, Result};
 use osmia_maps::catalogue::{self, Catalogue, Line};
 
+/// Bytes of lines that are written at a time.
+const PIECE: usize = 1 << 20;
 /// A file shorter than this is never worth a shorter one, bytes.
 const SHORT: u64 = 1 << 20;
 
@@ -58,14 +61,22 @@ impl CatalogueFile {
     ///
     /// # Errors
     /// The file system refused; no row that they name may be written then.
-    pub fn append(&mut self, lines: &[Line]) -> io::Result<()> {
-        let bytes = text(lines)?;
+    pub fn append<L: Borrow<Line>>(&mut self, lines: impl IntoIterator<Item = L>) -> io::Result<()> {
         self.mend()?;
         self.stay()?;
         self.torn = true;
-        self.file.write_all_at(&bytes, self.length)?;
+        let (mut bytes, mut length) = (Vec::new(), self.length);
+        for line in lines {
+            put(&mut bytes, line.borrow())?;
+            if bytes.len() >= PIECE {
+                self.file.write_all_at(&bytes, length)?;
+                length += bytes.len() as u64;
+                bytes.clear();
+            }
+        }
+        self.file.write_all_at(&bytes, length)?;
         self.torn = false;
-        self.length += bytes.len() as u64;
+        self.length = length + bytes.len() as u64;
         Ok(())
     }
 
@@ -139,11 +150,14 @@ fn write_anew(path: &Path, lines: &[Line]) -> io::Result<(File, u64)> {
 
 fn text(lines: &[Line]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    for line in lines {
-        serde_json::to_writer(&mut bytes, line)?;
-        bytes.push(b'\n');
-    }
+    lines.iter().try_for_each(|line| put(&mut bytes, line))?;
     Ok(bytes)
+}
+
+fn put(bytes: &mut Vec<u8>, line: &Line) -> io::Result<()> {
+    serde_json::to_writer(&mut *bytes, line)?;
+    bytes.push(b'\n');
+    Ok(())
 }
 
 #[cfg(test)]

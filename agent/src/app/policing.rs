@@ -385,7 +385,7 @@ impl<R: Rows> Policing<R> {
         }
         self.era += 1;
         self.graves.clear();
-        let names = policies.take_names();
+        let names: Vec<Line> = policies.take_names().collect();
         self.generation = self.generation.max(catalogue.generation);
         self.policies = Some(policies);
         self.news.policies.extend(lines::unknown_policies(&self.cluster, &catalogue, &names));
@@ -421,15 +421,15 @@ impl<R: Rows> Policing<R> {
     }
 
     /// Names, rows, and the word that they are in force.
-    fn enforce(&mut self, dataplane: &mut R, change: &Change, mut lines: Vec<Line>) -> Result<()> {
+    fn enforce(&mut self, dataplane: &mut R, change: &Change, lines: Vec<Line>) -> Result<()> {
         let Some(policies) = &mut self.policies else { return Ok(()) };
         let start = Instant::now();
         let gone = policies.take_gone();
-        lines.extend(policies.take_names());
         self.generation += 1;
         let generation = self.generation;
-        lines.push(Line::Generation { generation, last: policies.last() });
-        self.catalogue.append(&lines).context("the catalogue cannot be written")?;
+        let begins = Line::Generation { generation, last: policies.last() };
+        let lines = lines.into_iter().chain(policies.take_names()).chain([begins]);
+        self.catalogue.append(lines).context("the catalogue cannot be written")?;
         dataplane.name_rows(generation)?;
         let garbage = dataplane.write_policy(change)?;
         tally::wrote(&mut self.rows, change, policies);

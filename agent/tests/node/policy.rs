@@ -148,7 +148,7 @@ impl Agent {
     }
 
     fn carry_out(&mut self, change: &Change) -> usize {
-        let (names, gone) = (self.policies.take_names(), self.policies.take_gone());
+        let (names, gone) = (self.policies.take_names().collect::<Vec<_>>(), self.policies.take_gone());
         if change.is_empty() && names.is_empty() && gone.is_none() {
             return 0;
         }

@@ -72,7 +72,10 @@ impl Cookies {
         }
         let number = before.unwrap_or_else(|| self.given.next());
         let cookie = Arc::new(cookie);
-        self.numbers.entry(Arc::clone(&cookie)).or_default().push((Arc::clone(rules), number));
+        let of = self.numbers.entry(Arc::clone(&cookie)).or_default();
+        // Most have no other ever.
+        of.reserve_exact(1);
+        of.push((Arc::clone(rules), number));
         self.states.insert(number, State { cookie, rules: Arc::clone(rules), users: 1 });
         number
     }

@@ -7,23 +7,21 @@ use crate::model::policy::Direction;
 
 impl Policies {
     /// The names of numbers that were given since the last call: for the catalogue before the rows of that update are written.
-    pub fn take_names(&mut self) -> Vec<Line> {
-        let mut lines: Vec<Line> = Vec::new();
-        let came = self.atoms.given.take_came().into_iter();
-        lines.extend(came.filter_map(|number| {
-            let atom = self.atoms.get(number)?;
+    pub fn take_names(&mut self) -> impl Iterator<Item = Line> {
+        let (atoms, classes) = (self.atoms.given.take_came(), self.classes.given.take_came());
+        let (sets, cookies) = (self.sets.given.take_came(), self.sets.cookies.given.take_came());
+        let this = &*self;
+        let atom = |number| {
+            let atom = this.atoms.get(number)?;
             // An atom has nothing that JSON could not say.
             let definition = serde_json::to_value(atom).unwrap_or_default();
             Some(Line::Atom { number, text: words::atom(atom), definition })
-        }));
-        let came = self.sets.cookies.given.take_came().into_iter();
-        lines.extend(came.filter_map(|cookie| Some(Line::Cookie { cookie, reason: self.reason(cookie)? })));
-        let came = self.classes.given.take_came().into_iter();
-        lines.extend(came.map(|number| Line::Class { number, signature: self.classes.signature(number).to_vec() }));
+        };
+        let cookie = |cookie| Some(Line::Cookie { cookie, reason: this.reason(cookie)? });
+        let class = |number| Line::Class { number, signature: this.classes.signature(number).to_vec() };
         let mut digests = Digests::default();
-        let came = self.sets.given.take_came().into_iter();
-        lines.extend(came.filter_map(|number| {
-            let set = self.sets.get(number)?;
+        let set = move |number| {
+            let set = this.sets.get(number)?;
             Some(Line::Set {
                 number,
                 direction: direction(set.key.direction),
@@ -32,8 +30,10 @@ impl Policies {
                 rules: set.lines(),
                 definition: serde_json::to_value(digests.definition(&set.key, set.room)).unwrap_or_default(),
             })
-        }));
-        lines
+        };
+        let atoms = atoms.into_iter().filter_map(atom);
+        let cookies = cookies.into_iter().filter_map(cookie);
+        atoms.chain(cookies).chain(classes.into_iter().map(class)).chain(sets.into_iter().filter_map(set))
     }
 
     /// What was forgotten since the last call, to be taken right after the update that forgot it: for the catalogue after the old rows of

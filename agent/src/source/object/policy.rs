@@ -146,7 +146,7 @@ fn fold((peers, ports): RawRule, place: &str, field: &str, refused: &mut Vec<Str
                     Peer::Refused
                 })
             });
-            Peers::Of(items.collect())
+            Peers::Of(exact(items))
         }
     };
     let ports = match ports {
@@ -156,10 +156,17 @@ fn fold((peers, ports): RawRule, place: &str, field: &str, refused: &mut Vec<Str
             let items = list.into_iter().enumerate().filter_map(|(i, port)| {
                 port.fold().map_err(|why| refused.push(format!("{place}.ports[{i}]: {why}"))).ok()
             });
-            Ports::Of(items.collect())
+            Ports::Of(exact(items))
         }
     };
     Rule { peers, ports }
+}
+
+/// Without room for more: collected in the place of what was read, they would keep all that its larger items took.
+fn exact<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<T> = items.collect();
+    items.shrink_to_fit();
+    items
 }
 
 impl RawPeer {

@@ -51,7 +51,7 @@ fn steps(policies: &mut Policies, change: &Change, cluster: &Cluster, generation
 }
 
 fn one(policies: &mut Policies, change: &Change, generation: &mut u64, start: bool) -> Vec<Step> {
-    let (names, gone) = (policies.take_names(), policies.take_gone());
+    let (names, gone) = (policies.take_names().collect::<Vec<_>>(), policies.take_gone());
     if change.is_empty() && names.is_empty() && !start {
         return gone.into_iter().map(Step::Line).collect();
     }
@@ -173,7 +173,8 @@ fn follow(story: &[Happening], deaths: &[(Index, Death)], budget: Budget) -> Res
         let mut again = start(&node, &cluster, &world);
         prop_assert_eq!(again.unknown, None);
         prop_assert_eq!(again.change, Change::default(), "a start over what is right writes");
-        prop_assert_eq!((again.policies.take_names(), again.policies.take_gone()), (vec![], None));
+        prop_assert_eq!(again.policies.take_names().next(), None);
+        prop_assert_eq!(again.policies.take_gone(), None);
         prop_assert_eq!(again.policies.collect(&cluster), Change::default());
         if policies.over_budget().is_empty() {
             prop_assert_eq!(again.policies.last(), policies.last());
