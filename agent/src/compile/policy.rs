@@ -49,7 +49,7 @@ pub use self::{
     resume::{Pinned, Resumed},
     verdicts::{Verdict, VerdictKey},
 };
-use crate::model::{Cluster, PodObject, policy::Direction};
+use crate::model::{Cluster, NamespaceObject, PodObject, policy::Direction};
 
 /// A pod's namespace and name.
 pub type PodKey = (String, String);
@@ -361,8 +361,15 @@ impl Policies {
         match atom.atom.range() {
             Some(range) => dirty.addresses.extend(self.owners.inside(range)),
             None => {
+                // Pods of a namespace come together.
+                let mut last: Option<(&str, Option<&NamespaceObject>)> = None;
                 for (key, pod) in atom.atom.candidates(cluster) {
-                    if atom.atom.value(cluster, key, pod).next().is_some() {
+                    let namespace = match last.filter(|(name, _)| *name == key.0) {
+                        Some((_, namespace)) => namespace,
+                        None => cluster.namespaces.get(&key.0),
+                    };
+                    last = Some((&key.0, namespace));
+                    if atom.atom.value(namespace, key, pod).next().is_some() {
                         dirty.addresses.extend(self.owners.addresses(key));
                     }
                 }
@@ -380,30 +387,39 @@ impl Policies {
                 change.blocks.insert(*prefix, class);
             }
         }
+        let mut told = BTreeSet::new();
         let mut addresses = dirty.addresses.clone();
         while let Some(address) = addresses.pop_first() {
             let around = self.blocks.signature(IpNet::from(address));
             let signature = self.signature(cluster, address, &around);
             if signature == around {
-                self.mean(address, &around, signature, change);
+                self.mean(address, &around, signature, &mut told, change);
                 addresses.extend(self.classes.leave_room(&address, self.budget.peers));
                 continue;
             }
             if let Some(loser) = self.classes.make_room(address, self.budget.peers) {
                 let around = self.blocks.signature(IpNet::from(loser));
-                self.mean(loser, &around, Arc::clone(&around), change);
+                self.mean(loser, &around, Arc::clone(&around), &mut told, change);
             }
             let crowded_out = self.classes.crowded_out().contains(&address);
             let signature = if crowded_out { Arc::clone(&around) } else { signature };
-            self.mean(address, &around, signature, change);
+            self.mean(address, &around, signature, &mut told, change);
         }
+        change.epochs.extend(self.asking(&told));
         self.classes.settle()
     }
 
     /// This is said of an address now, and that of the range around it.
-    fn mean(&mut self, address: IpAddr, around: &Signature, signature: Signature, change: &mut Change) {
+    fn mean(
+        &mut self,
+        address: IpAddr,
+        around: &Signature,
+        signature: Signature,
+        told: &mut BTreeSet<u32>,
+        change: &mut Change,
+    ) {
         let meant = self.classes.set_meaning(address, &signature);
-        self.tell(&address, &meant, &signature, change);
+        self.tell(&address, &meant, &signature, told, change);
         let class = (signature != *around).then(|| self.classes.number(signature));
         if class != self.classes.of_address(&address) {
             self.classes.set_address(address, class);
@@ -411,23 +427,34 @@ impl Policies {
         }
     }
 
-    /// Something else is said of an address: to those whose rules ask, flows have to be judged again.
-    fn tell(&self, address: &IpAddr, before: &[(u32, u16)], now: &[(u32, u16)], change: &mut Change) {
-        let asking = self.sets.with_any(classes::difference(before, now).iter());
-        if asking.is_empty() {
+    /// Something else is said of an address: those atoms are `told`. Flows of who asks for them have to be judged again.
+    fn tell(
+        &self,
+        address: &IpAddr,
+        before: &[(u32, u16)],
+        now: &[(u32, u16)],
+        told: &mut BTreeSet<u32>,
+        change: &mut Change,
+    ) {
+        if before == now {
             return;
         }
-        let asks = |rules: &Rules| asking.contains(&rules.egress) || asking.contains(&rules.ingress);
-        let concerned: Vec<u32> = self.rules.iter().filter(|(_, rules)| asks(rules)).map(|(slot, _)| *slot).collect();
-        if !concerned.is_empty() {
-            change.closing.extend(self.owners.slot(address));
+        let different = classes::difference(before, now);
+        if let Some(slot) = self.owners.slot(address).filter(|_| self.asking(&different).next().is_some()) {
+            change.closing.insert(slot);
         }
-        change.epochs.extend(concerned);
+        told.extend(different);
+    }
+
+    /// The endpoints whose rules ask for any of these atoms.
+    fn asking(&self, atoms: &BTreeSet<u32>) -> impl Iterator<Item = u32> {
+        let sets = self.sets.with_any(atoms.iter());
+        let asks = move |rules: &Rules| sets.contains(&rules.egress) || sets.contains(&rules.ingress);
+        self.rules.iter().filter(move |(_, rules)| asks(rules)).map(|(slot, _)| *slot)
     }
 
     /// What every atom in use says of an address.
     fn signature(&self, cluster: &Cluster, address: IpAddr, around: &Signature) -> Signature {
-        let mut all: BTreeSet<(u32, u16)> = around.iter().copied().collect();
         let local = self.owners.slot(&address).and_then(|slot| self.locals.get(&slot));
         let owner = self.owners.owner(&address).and_then(|key| {
             let pod = match local {
@@ -436,9 +463,11 @@ impl Policies {
             };
             Some((key, pod))
         });
-        if let Some((key, pod)) = owner {
-            all.extend(self.atoms.of_pod(cluster, key, pod));
-        }
-        all.into_iter().collect()
+        let Some((key, pod)) = owner else { return Signature::clone(around) };
+        let mut all = self.atoms.of_pod(cluster, key, pod);
+        all.extend_from_slice(around);
+        all.sort_unstable();
+        all.dedup();
+        all.into()
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PodKey, numbers::Numbers};
 use crate::model::{
-    Cluster, PodObject, Selector,
+    Cluster, NamespaceObject, PodObject, Selector,
     policy::{Namespaces, Peer, Protocol},
 };
 
@@ -83,10 +83,10 @@ impl Atom {
         }
     }
 
-    /// What it says of a pod: nothing, 0, or the numbers of its named port.
+    /// What it says of a pod in a namespace: nothing, 0, or the numbers of its named port.
     pub(super) fn value<'a>(
         &'a self,
-        cluster: &Cluster,
+        namespace: Option<&NamespaceObject>,
         key: &PodKey,
         pod: &'a PodObject,
     ) -> Box<dyn Iterator<Item = u16> + 'a> {
@@ -94,7 +94,6 @@ impl Atom {
             Who::AnyPod => true,
             Who::Own(namespace, pods) => key.0 == *namespace && pods.matches(&pod.labels),
             Who::Labelled(namespaces, pods) => {
-                let namespace = cluster.namespaces.get(&key.0);
                 namespace.is_some_and(|n| namespaces.matches(&n.labels)) && pods.matches(&pod.labels)
             }
             Who::Block(..) => false,
@@ -222,11 +221,12 @@ impl Atoms {
 
     /// What all atoms say of a pod.
     pub(super) fn of_pod(&self, cluster: &Cluster, key: &PodKey, pod: &PodObject) -> Vec<(u32, u16)> {
+        let namespace = cluster.namespaces.get(&key.0);
         let own = self.own.get(&key.0).into_iter().flatten();
         let asked = own.chain(&self.wide).filter_map(|number| Some((*number, self.states.get(number)?)));
         asked
             .flat_map(|(number, state)| {
-                state.atom.value(cluster, key, pod).map(move |value| (number, value)).collect::<Vec<_>>()
+                state.atom.value(namespace, key, pod).map(move |value| (number, value)).collect::<Vec<_>>()
             })
             .collect()
     }

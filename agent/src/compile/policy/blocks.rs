@@ -87,6 +87,9 @@ impl Blocks {
 
     /// The atoms that speak of a prefix as a whole.
     pub(super) fn signature(&self, prefix: IpNet) -> Signature {
+        if self.lengths[family(&prefix)].is_empty() {
+            return Signature::default();
+        }
         let (mut speak, mut silent) = (BTreeSet::new(), BTreeSet::new());
         for length in self.lengths[family(&prefix)].keys().take_while(|length| **length <= prefix.prefix_len()) {
             let around = IpNet::new(prefix.addr(), *length).map(|around| around.trunc());

@@ -15,10 +15,12 @@ use super::{blocks::ALL_V4, numbers::Numbers};
 /// What the atoms in use say of an address, sorted: atom, and 0 or the port that the address' pod calls by the atom's name.
 pub(super) type Signature = Arc<[(u32, u16)]>;
 
-/// The atoms of which two signatures say something else.
+/// The atoms of which two signatures, both sorted, say something else.
 pub(super) fn difference(a: &[(u32, u16)], b: &[(u32, u16)]) -> BTreeSet<u32> {
-    let (a, b): (BTreeSet<_>, BTreeSet<_>) = (a.iter().collect(), b.iter().collect());
-    a.symmetric_difference(&b).map(|(atom, _)| *atom).collect()
+    let alone = |a: &[(u32, u16)], b: &[(u32, u16)]| -> Vec<u32> {
+        a.iter().filter(|said| b.binary_search(said).is_err()).map(|(atom, _)| *atom).collect()
+    };
+    alone(a, b).into_iter().chain(alone(b, a)).collect()
 }
 
 #[derive(Debug)]

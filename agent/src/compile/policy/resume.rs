@@ -179,15 +179,17 @@ impl Policies {
         }
         if known != Known::Nothing {
             let before = Before::new(catalogue, pinned);
+            let mut told = BTreeSet::new();
             for address in pinned.peers.keys().chain(self.classes.addresses().keys()) {
                 if pinned.peers.get(address) != self.classes.of_address(address).as_ref() {
                     let now = match self.classes.of_address(address) {
                         Some(class) => self.classes.signature(class),
                         None => self.blocks.signature(IpNet::from(*address)),
                     };
-                    self.tell(address, before.signature(address), &now, &mut change);
+                    self.tell(address, before.signature(address), &now, &mut told, &mut change);
                 }
             }
+            change.epochs.extend(self.asking(&told));
         }
         change.epochs.retain(|slot| pinned.rules.contains_key(slot));
         change.closing.retain(|slot| pinned.rules.contains_key(slot));
