@@ -13,6 +13,8 @@ mod product;
 mod programs;
 mod references;
 mod report;
+mod rules;
+mod scale;
 mod stats;
 mod svg;
 mod sys;

@@ -2,9 +2,11 @@
 
 mod attach;
 mod cli;
+mod large;
 mod limits;
 mod node;
 mod plugins;
+mod programming;
 mod test_run;
 mod traffic;
 
@@ -48,6 +50,12 @@ pub(crate) enum Metric {
     /// ADD and DEL
     #[value(name = "8")]
     Attach,
+    /// From an event at the API server to the maps
+    #[value(name = "9")]
+    Programming,
+    /// The agent on a node of a large cluster
+    #[value(name = "10")]
+    Large,
     /// An established flow by test-run
     #[value(name = "11")]
     TestRun,
@@ -66,7 +74,7 @@ pub(crate) enum Metric {
 
 impl Metric {
     /// All that a run without choice measures.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Small,
         Self::Rr,
         Self::Crr,
@@ -75,6 +83,8 @@ impl Metric {
         Self::Overlay,
         Self::Bulk,
         Self::Attach,
+        Self::Large,
+        Self::Programming,
         Self::TestRun,
         Self::Limits,
         Self::Agent,
@@ -93,6 +103,8 @@ impl Metric {
             Self::Overlay => "6",
             Self::Bulk => "7",
             Self::Attach => "8",
+            Self::Programming => "9",
+            Self::Large => "10",
             Self::TestRun => "11",
             Self::Limits => "limits",
             Self::Agent => "agent",
@@ -113,6 +125,8 @@ impl Metric {
             Self::Overlay => traffic::overlay(bench),
             Self::Bulk => traffic::bulk(bench),
             Self::Attach => attach::measure(bench),
+            Self::Programming => programming::measure(bench),
+            Self::Large => large::measure(bench),
             Self::TestRun => test_run::measure(bench),
             Self::Limits => limits::measure(bench),
             Self::Agent => node::idle(bench),

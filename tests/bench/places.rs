@@ -10,6 +10,7 @@ use osmia_lab::{Encap, Space, Underlay};
 
 use crate::product::{Product, Rules};
 use crate::references::{self, Nodes};
+use crate::scale::{LARGE, Scale, Teller};
 
 /// A way to join two pods.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -110,6 +111,7 @@ const RANGES: u32 = 10_000;
 pub(crate) struct Places {
     pairs: BTreeMap<Place, Rc<Pair>>,
     products: BTreeMap<(&'static str, bool, Rules), Rc<Product>>,
+    large: Option<Scale>,
 }
 
 impl Places {
@@ -172,5 +174,13 @@ impl Places {
         let product = Rc::new(product.with_context(|| format!("nodes with --encap {}", encap.name()))?);
         self.products.insert(key, product.clone());
         Ok(product)
+    }
+
+    /// The node of a large cluster.
+    pub(crate) fn large(&mut self) -> Result<&mut Scale> {
+        if self.large.is_none() {
+            self.large = Some(Scale::build(LARGE, Teller::Feed).context("a node of a large cluster")?);
+        }
+        self.large.as_mut().context("it is there now")
     }
 }

@@ -20,10 +20,12 @@ use crate::space::Space;
 
 mod authority;
 mod proxy;
+mod store;
 
 pub use authority::Identity;
 use authority::{Authority, write};
 pub use proxy::{Proxy, Traffic};
+pub use store::Store;
 
 /// How long one of them may take to serve, on a busy machine.
 const START: Duration = Duration::from_secs(60);
@@ -152,6 +154,14 @@ impl Apiserver {
         let status: Value = serde_json::from_str(&ask("/v3/maintenance/status", json!({}))?)?;
         let revision = status.pointer("/header/revision").context("etcd has no revision")?;
         ask("/v3/kv/compaction", json!({"revision": revision, "physical": true})).map(drop)
+    }
+
+    /// A way past the apiserver into its etcd.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn store(&self) -> Result<Store> {
+        Store::new(self.space.try_clone()?)
     }
 
     /// The object at `path`.
@@ -320,6 +330,12 @@ fn kill(child: &Mutex<Option<Child>>) -> Result<()> {
     let mut child = lock(child).take().context("it does not run")?;
     child.kill().context("kill it")?;
     child.wait().context("wait for its end").map(drop)
+}
+
+/// Whether set-up has built both, or `KUBEBUILDER_ASSETS` has them.
+#[must_use]
+pub fn is_built() -> bool {
+    ["etcd", "kube-apiserver"].into_iter().all(|name| program(name).is_ok_and(|path| path.is_file()))
 }
 
 fn program(name: &str) -> Result<PathBuf> {

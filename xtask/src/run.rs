@@ -75,6 +75,7 @@ fn become_binary(
     let path = workspace.target().join("release").join(name);
     let mut command = clean(&path.to_string_lossy());
     command.current_dir(&workspace.root);
+    command.env("OSMIA_TARGET_DIR", workspace.target());
     built.tell(arguments(&mut command));
     // In our place, so that Ctrl-C and kill reach the one that has to clean up.
     let error = command.exec();
