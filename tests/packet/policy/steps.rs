@@ -37,7 +37,8 @@ impl Book {
     /// generation is in force also where it writes no row.
     pub(crate) fn change(&mut self, policies: &mut Policies, change: &Change, start: bool) -> Vec<Step> {
         self.generation = self.generation.max(self.catalogue.generation);
-        let (names, gone) = (policies.take_names(), policies.take_gone());
+        let names: Vec<Line> = policies.take_names().collect();
+        let gone = policies.take_gone();
         if change.is_empty() && names.is_empty() && !start {
             return gone.into_iter().map(Step::Line).collect();
         }
