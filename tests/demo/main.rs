@@ -1,11 +1,13 @@
 //! `demo`: two nodes and a third across, an agent on each, pods by the plugin, and a table of what gets through.
 //!
-//! Every row is decided by the receiver and has a twin: the same probe with the agent's row withheld, which must fail.
+//! Every row is decided by the receiver and has a twin that must fail: the same probe with the agent's row withheld, or, of policy, what the
+//! same policy keeps out.
 
 mod guests;
 mod kill;
 mod maps;
 mod packets;
+mod policy;
 mod report;
 mod rows;
 mod run;
@@ -104,17 +106,22 @@ fn demo(options: &Options) -> Result<bool> {
 
 /// Leaves everything up until a signal ends the process, which cleans up.
 fn stay(stages: &[Stage]) -> Result<()> {
+    let osmia = osmia_lab::bin_dir()?.join("osmia");
     let mut text = String::new();
-    for Stage { lab, guests } in stages {
+    for Stage { lab, guests, cast } in stages {
         let _ = writeln!(text, "\n--encap {} is still up, in {}:", lab.options().encap.name(), lab.folder().display());
         for node in &lab.nodes {
-            let _ = writeln!(text, "  {:10}{}", node.name, node.enter_line());
-            let (log, bpffs) = (node.paths.log.display(), node.paths.bpffs.display());
-            let _ = writeln!(text, "            there: osmia --bpffs {bpffs}; log {log}");
+            let paths = &node.paths;
+            let (osmia, bpffs, run) = (osmia.display(), paths.bpffs.display(), paths.run.display());
+            let _ = writeln!(text, "  {:12}{}", node.name, node.enter_line());
+            let _ = writeln!(text, "{:14}there: {osmia} --bpffs {bpffs} --run {run} status", "");
+            let _ = writeln!(text, "{:14}log: {}", "", paths.log.display());
+            let _ = writeln!(text, "{:14}manifests, also policies: {}", "", paths.manifests.display());
         }
-        let pods = guests.iter().flat_map(|g| g.present()).map(|pod| &pod.space);
+        let pods = guests.iter().flat_map(|g| g.present()).chain(cast.iter().flat_map(|cast| cast.present()));
+        let pods = pods.map(|pod| &pod.space);
         for space in pods.chain([&lab.lan.outside, &lab.lan.router, &lab.lan.bridges]) {
-            let _ = writeln!(text, "  {:10}nsenter --net={}", space.name(), space.net_path().display());
+            let _ = writeln!(text, "  {:12}nsenter --net={}", space.name(), space.net_path().display());
         }
     }
     say(&(text + "\nCtrl-C here ends and removes everything.\n"))?;

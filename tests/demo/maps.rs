@@ -1,6 +1,6 @@
 //! The maps of a node by the command line tool, as an operator would look at them.
 
-use osmia_lab::Lab;
+use osmia_lab::{Ended, Lab, Node};
 
 use crate::guests::{Guest, Guests, HOME, need};
 use crate::report::Outcome;
@@ -33,7 +33,7 @@ pub(crate) fn show(lab: &Lab, guests: &Guests) -> (Outcome, String) {
                 continue;
             }
         };
-        text += &format!("\n{} $ osmia {line}\n{}", node.name, first_lines(&ended.stdout));
+        text += &answer(node, arguments, &ended);
         if !ended.status.success() {
             wrong.push(format!("osmia {line}: {}: {}", ended.status, ended.text()));
         } else if let Some(name) = must_name.iter().find(|name| !ended.stdout.contains(*name)) {
@@ -45,6 +45,11 @@ pub(crate) fn show(lab: &Lab, guests: &Guests) -> (Outcome, String) {
     }
     let there = client.and(remote).and(unlisted);
     (if wrong.is_empty() { there.map(|_| String::new()) } else { Err(wrong.join("; ")) }, text)
+}
+
+/// A line and its answer, as people read them.
+pub(crate) fn answer(node: &Node, arguments: &[&str], ended: &Ended) -> String {
+    format!("\n{} $ osmia {}\n{}", node.name, arguments.join(" "), first_lines(&ended.stdout))
 }
 
 fn address(guest: &Guest) -> Result<String, String> {

@@ -14,9 +14,9 @@ use crate::rows::{self, Relation};
 use crate::stories::{self, Leg};
 
 /// How long what must arrive may take on a busy machine.
-const ARRIVES: Duration = Duration::from_secs(3);
+pub(crate) const ARRIVES: Duration = Duration::from_secs(3);
 /// How long is waited for what must not arrive.
-const STAYS_AWAY: Duration = Duration::from_millis(700);
+pub(crate) const STAYS_AWAY: Duration = Duration::from_millis(700);
 /// Probes at a time.
 const AT_ONCE: usize = 16;
 

@@ -50,6 +50,135 @@ impl Relation {
     }
 }
 
+/// Where a client of policy's rows stands, and the family that it speaks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Cell {
+    /// On another node than the server.
+    pub(crate) far: bool,
+    pub(crate) v6: bool,
+}
+
+/// All cells of a row, in the order of the table.
+pub(crate) const CELLS: [Cell; 4] = [
+    Cell { far: false, v6: false },
+    Cell { far: false, v6: true },
+    Cell { far: true, v6: false },
+    Cell { far: true, v6: true },
+];
+
+/// What a policy is shown to do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Story {
+    DenyIn,
+    DenyOut,
+    Label,
+    Namespace,
+    Range,
+    NamedPort,
+    PortRange,
+    Reply,
+    Connection,
+    Stream,
+}
+
+impl Story {
+    /// Policies that are written, judged and removed.
+    pub(crate) const WRITTEN: [Self; 8] = [
+        Self::DenyIn,
+        Self::DenyOut,
+        Self::Label,
+        Self::Namespace,
+        Self::Range,
+        Self::NamedPort,
+        Self::PortRange,
+        Self::Reply,
+    ];
+    /// Policies that go while connections live.
+    pub(crate) const LIVING: [Self; 2] = [Self::Connection, Self::Stream];
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::WRITTEN.into_iter().chain(Self::LIVING)
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::DenyIn => "deny-ingress",
+            Self::DenyOut => "deny-egress",
+            Self::Label => "label",
+            Self::Namespace => "namespace",
+            Self::Range => "cidr-except",
+            Self::NamedPort => "named-port",
+            Self::PortRange => "port-range",
+            Self::Reply => "reply",
+            Self::Connection => "connection-cut",
+            Self::Stream => "stream-cut",
+        }
+    }
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::DenyIn => "default deny, ingress",
+            Self::DenyOut => "default deny, egress",
+            Self::Label => "allow by label",
+            Self::Namespace => "allow by namespace",
+            Self::Range => "allow by CIDR with except",
+            Self::NamedPort => "allow a named port",
+            Self::PortRange => "allow a port range",
+            Self::Reply => "reply of who may send nothing",
+            Self::Connection => "connection ends with policy",
+            Self::Stream => "server's stream ends with it",
+        }
+    }
+}
+
+/// What the command line tool tells of policy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Told {
+    Allowed,
+    Denied,
+    Drop,
+    Show,
+}
+
+impl Told {
+    pub(crate) const ALL: [Self; 4] = [Self::Allowed, Self::Denied, Self::Drop, Self::Show];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "explain-allowed",
+            Self::Denied => "explain-denied",
+            Self::Drop => "drop",
+            Self::Show => "show",
+        }
+    }
+
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Allowed => "osmia explain, allowed",
+            Self::Denied => "osmia explain, denied",
+            Self::Drop => "osmia drop --policy",
+            Self::Show => "osmia policy show",
+        }
+    }
+}
+
+/// Name of a row of policy.
+pub(crate) fn policy(encap: Encap, story: Story, cell: Cell) -> String {
+    let (place, family) = (if cell.far { "far" } else { "near" }, if cell.v6 { "v6" } else { "v4" });
+    format!("{}/policy/{}/{place}/{family}", encap.name(), story.name())
+}
+
+/// Name of the row of what is told of policy.
+pub(crate) fn told(encap: Encap, told: Told) -> String {
+    format!("{}/policy/{}", encap.name(), told.name())
+}
+
+/// All rows of policy.
+pub(crate) fn policies(encap: Encap) -> Vec<String> {
+    let stories = Story::all().flat_map(|story| CELLS.map(|cell| policy(encap, story, cell)));
+    stories.chain(Told::ALL.map(|it| told(encap, it))).collect()
+}
+
 /// Name of a packet row.
 pub(crate) fn packet(encap: Encap, relation: Relation, proto: Proto, v6: bool) -> String {
     format!("{}/{}/{}/{}", encap.name(), relation.name(), proto.name(), if v6 { "v6" } else { "v4" })
@@ -82,6 +211,8 @@ pub(crate) fn ids(encap: Encap) -> Vec<String> {
     if encap == Encap::Auto {
         ids.push(wire(encap, true));
     }
-    ids.extend([maps(encap), kill(encap)]);
+    ids.push(maps(encap));
+    ids.extend(policies(encap));
+    ids.push(kill(encap));
     ids
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use osmia_lab::{Capture, Encap, Lab};
 
 use crate::guests::{self, Guests};
+use crate::policy::{self, Cast};
 use crate::report::Report;
 use crate::{kill, maps, packets, rows, wire};
 
@@ -13,6 +14,7 @@ use crate::{kill, maps, packets, rows, wire};
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) guests: Option<Guests>,
+    pub(crate) cast: Option<Cast>,
     pub(crate) lab: Lab,
 }
 
@@ -36,7 +38,7 @@ pub(crate) fn encap(
     tell("nodes, LAN, router and outside host are up; starting agents")?;
     if let Err(err) = lab.start_agents() {
         fail_all(encap, report, &format!("{err:#}"));
-        return Ok(Some(Stage { guests: None, lab }));
+        return Ok(Some(Stage { guests: None, cast: None, lab }));
     }
     tell("agents serve; adding pods")?;
     let guests = Guests::invite(&lab);
@@ -52,10 +54,13 @@ pub(crate) fn encap(
     let (outcome, text) = maps::show(&lab, &guests);
     report.put(rows::maps(encap), outcome);
     *shown = text;
+    tell("NetworkPolicies come and go")?;
+    let (cast, text) = policy::rows(&lab, report);
+    *shown += &text;
     tell("killing and starting agents under load")?;
     report.put(rows::kill(encap), kill::row(&lab, &guests));
     tell("done")?;
-    Ok(Some(Stage { guests: Some(guests), lab }))
+    Ok(Some(Stage { guests: Some(guests), cast, lab }))
 }
 
 fn fail_all(encap: Encap, report: &mut Report, why: &str) {

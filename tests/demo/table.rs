@@ -6,7 +6,7 @@ use std::fmt::Write;
 use osmia_lab::{Encap, Proto};
 
 use crate::report::{Outcome, Report, Sum};
-use crate::rows::{self, Relation};
+use crate::rows::{self, CELLS, Relation, Story, Told};
 
 const WIDTH: usize = 30;
 
@@ -29,16 +29,37 @@ pub(crate) fn of(encap: Encap, report: &Report) -> String {
         }
         text.push('\n');
     }
-    let mut singles = vec![(rows::wire(encap, false), "on the wire, one subnet")];
-    if encap == Encap::Auto {
-        singles.push((rows::wire(encap, true), "on the wire, across"));
-    }
-    singles.push((rows::maps(encap), "maps by osmia"));
-    singles.push((rows::kill(encap), "agents killed under load"));
-    for (id, title) in singles {
+    let single = |id: String, title: &str| {
         let outcome = report.get(&id);
         let note = outcome.and_then(|o| o.as_ref().ok()).map(String::as_str).unwrap_or_default();
-        let _ = writeln!(text, "{}", format!("{title:WIDTH$}{:>9}   {note}", mark(outcome)).trim_end());
+        format!("{title:WIDTH$}{:>9}   {note}", mark(outcome)).trim_end().to_owned() + "\n"
+    };
+    text += &single(rows::wire(encap, false), "on the wire, one subnet");
+    if encap == Encap::Auto {
+        text += &single(rows::wire(encap, true), "on the wire, across");
+    }
+    text += &single(rows::maps(encap), "maps by osmia");
+    text += &policies(encap, report);
+    for told in Told::ALL {
+        text += &single(rows::told(encap, told), told.title());
+    }
+    text += &single(rows::kill(encap), "agents killed under load");
+    text
+}
+
+/// The rows of policy: clients on the server's node, and on another.
+fn policies(encap: Encap, report: &Report) -> String {
+    let mut text = format!("{:WIDTH$}", "NetworkPolicy, client is");
+    for head in ["near v4", "near v6", "far v4", "far v6"] {
+        let _ = write!(text, "{head:>9}");
+    }
+    text.push('\n');
+    for story in Story::all() {
+        let _ = write!(text, "{:WIDTH$}", story.title());
+        for cell in CELLS {
+            let _ = write!(text, "{:>9}", mark(report.get(&rows::policy(encap, story, cell))));
+        }
+        text.push('\n');
     }
     text
 }
@@ -79,7 +100,7 @@ mod tests {
             report.put(id, Err("no agent".into()));
         }
         let text = end(&report, report.sum());
-        assert!(text.ends_with("\n0 passed, 45 failed\n"), "{text}");
+        assert!(text.ends_with("\n0 passed, 89 failed\n"), "{text}");
         assert_eq!(text.matches("no agent").count(), 1);
         assert!(of(Encap::Vxlan, &report).contains("FAIL"));
     }

@@ -23,8 +23,8 @@ use crate::workspace::Workspace;
 /// Set-up, build, test and show Osmia.
 ///
 /// Start with `cargo xtask demo`: it installs what is missing (each step named, with its time), builds everything and shows two
-/// nodes with pods. `cargo xtask test` runs every test. Both need root; where something may not be installed, the exact line
-/// to run is printed.
+/// nodes with pods and policies. `cargo xtask test` runs every test. Both need root; where something may not be installed, the
+/// exact line to run is printed.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", verbatim_doc_comment, max_term_width = 120)]
 struct Cli {
@@ -57,7 +57,7 @@ enum Command {
     Test(test::Options),
     /// Run the kernel matrix: the programs loaded by each supported kernel in a VM. Part of `test`
     Kernels(NoSetup),
-    /// Show the main job: two nodes, pods added as containerd does, every path probed, a table that ends in pass or fail
+    /// Show the main job: nodes, pods added as containerd does, every path and policy probed, a table that ends in pass or fail
     Demo(run::Demo),
     /// Measure against references built here; prints the table and writes target/bench/latest.json
     Bench(run::Bench),
