@@ -151,7 +151,22 @@ with /etc/osmia/cluster/nodes.yaml holding a Node object for each node:
   spec: {podCIDRs: [10.1.0.0/24]}
   status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}
 
-Then let the runtime use a conflist with {\"type\": \"osmia-cni\"}. How it goes: osmia status, and GET /readyz and /metrics at --metrics.
+Namespace, Pod and NetworkPolicy objects lie there too, such as
+
+  apiVersion: networking.k8s.io/v1
+  kind: NetworkPolicy
+  metadata: {namespace: shop, name: default-deny}
+  spec: {podSelector: {}, policyTypes: [Ingress, Egress]}
+
+A pod of whose namespace nothing is known is isolated. Is a policy in force here: osmia policy show shop/default-deny. What is made of it:
+docs/policy.md.
+
+With an apiserver (a user that may list and watch nodes, namespaces, pods and networkpolicies, and create events):
+
+  osmia-agent --source kube --kubeconfig /etc/osmia/kubeconfig
+  osmia-agent --source kube --kubeconfig /etc/osmia/kubeconfig --apiserver https://192.0.2.8:6443,https://192.0.2.9:6443
+
+Either way, let the runtime use a conflist with {\"type\": \"osmia-cni\"}. How it goes: osmia status, and GET /readyz and /metrics at --metrics.
 As a service, upgrades, what is red: docs/operations.md. Each flag, and what is changed on the host: docs/configuration.md.";
 
 /// `--encap`.

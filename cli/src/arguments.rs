@@ -18,7 +18,7 @@ Examples:
   osmia explain 10.1.0.5 10.1.0.6 80/tcp              may this packet pass, and which rule says so
   osmia map get routes 10.1.2.3                       whose is this address
   osmia map get flow4 tcp 10.0.0.1:80 10.0.0.2:1234   one entry
-  osmia status --bpffs /proc/4711/root/sys/fs/bpf/osmia
+  osmia status --bpffs /proc/4711/root/sys/fs/bpf/osmia --run /proc/4711/root/run/osmia
                                                       the node that process 4711 runs in
 
 Exit codes:

@@ -191,6 +191,22 @@ status:
     }
 
     #[test]
+    fn the_page_about_policies_has_objects_that_the_api_would_take() {
+        let page = include_str!("../../../../docs/policy.md");
+        let lines = page.lines().skip_while(|line| !line.starts_with("    apiVersion"));
+        let lines = lines.map_while(|line| line.strip_prefix("    "));
+        let names: Vec<String> = parse(&lines.collect::<Vec<_>>().join("\n"))
+            .unwrap()
+            .into_iter()
+            .map(|object| match object {
+                Object::Policy(_, name, policy) if policy.refused.is_empty() => name,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(names, ["default-deny", "db", "web"]);
+    }
+
+    #[test]
     fn kinds_we_do_not_read_are_no_error() {
         let text = "kind: Deployment\nspec: what ever\n---\n---\n# nothing\n---\nkind: Service\nmetadata: {name: x}\n";
         assert_eq!(parse(text), Ok(vec![]));
