@@ -211,7 +211,8 @@ async fn restarted(policies: Option<String>) -> World {
 /// What is told next.
 async fn next(world: &mut World) -> Vec<Event> {
     loop {
-        let (events, _) = world.source.next().await;
+        let next = time::timeout(2 * TOGETHER, world.source.next()).await;
+        let (events, _) = next.expect("nothing is told any more");
         if !events.is_empty() {
             return events;
         }

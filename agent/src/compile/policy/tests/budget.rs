@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::{sharing::Lab, *};
+use crate::model::Event;
 
 /// Rules from single addresses, each with a port of its own.
 fn rules(set: usize, count: usize) -> Value {
@@ -87,6 +88,34 @@ fn what_a_range_leaves_out_takes_room_as_the_range_does() {
     };
     assert_eq!(without(10), (0, Some(("peer_blocks", 11))));
     assert_eq!(without(9), (10, None));
+}
+
+#[test]
+fn of_more_addresses_than_there_is_room_for_the_lowest_are_pods() {
+    let mut lab = Lab::default();
+    lab.policies.budget = Budget { peers: 2, ..Budget::default() };
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    lab.endpoint(1, "web", "10.0.0.1");
+    let from = json!([{"podSelector": {"matchLabels": {"app": "db"}}}]);
+    lab.policy("p", json!({"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [{"from": from}]}));
+    let address = |n: u8| IpAddr::from([10, 0, 1, n]);
+    let comes = |lab: &mut Lab, n: u8| lab.pod(&format!("db{n}"), &address(n).to_string(), json!({"app": "db"}));
+    let has = |lab: &Lab| lab.policies.classes.addresses().keys().copied().collect::<Vec<_>>();
+    comes(&mut lab, 4);
+    comes(&mut lab, 2);
+    let change = comes(&mut lab, 5);
+    assert_eq!((change, lab.policies.crowded_out()), (Change::default(), 1), "nothing is written");
+    assert_eq!(has(&lab), [address(2), address(4)]);
+    let change = comes(&mut lab, 3);
+    assert_eq!((has(&lab), lab.policies.crowded_out()), (vec![address(2), address(3)], 2));
+    assert_eq!(change.peers.get(&address(4)), Some(&None), "{change:?}");
+    assert!(change.epochs.contains(&1), "what it was allowed is judged again: {change:?}");
+    let gone = ("a".to_owned(), "db2".to_owned());
+    lab.cluster.apply(Event::PodGone(gone.clone()));
+    let change = lab.policies.update(&lab.cluster, [Touched::Pod(gone)]);
+    assert_eq!((has(&lab), lab.policies.crowded_out()), (vec![address(3), address(4)], 1));
+    assert!(change.peers[&address(4)].is_some() && change.epochs.contains(&1), "{change:?}");
 }
 
 #[test]
