@@ -16,12 +16,14 @@
 //! | `EBPF_TOOLCHAIN=name` | another rustup toolchain than the pin |
 //! | `EBPF_LINKER=path` | this bpf-linker, taken unseen |
 
+mod embedded;
 mod error;
 mod linker;
 mod nested;
 mod pin;
 mod toolchain;
 
+pub use embedded::embed;
 pub use error::Error;
 pub use linker::{Linker, install_root as linker_install_root, tool_folder};
 pub use nested::{Layout, nested_cargo};

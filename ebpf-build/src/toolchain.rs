@@ -14,6 +14,8 @@ pub struct Toolchain {
     pub sysroot: PathBuf,
     /// What `rustc -vV` calls `release`, such as `1.99.1`: part of the name of its LLVM library.
     pub release: String,
+    /// What it runs on, such as `x86_64-unknown-linux-gnu`: the folder of its own tools.
+    pub host: String,
 }
 
 impl Toolchain {
@@ -36,11 +38,11 @@ impl Toolchain {
             )));
         }
         let version = rustc(&name, &["-vV"]).map_err(|e| Error::new(format!("asking {name} for its version: {e}")))?;
-        let release = version
-            .lines()
-            .find_map(|l| l.strip_prefix("release: "))
-            .ok_or_else(|| Error::new(format!("`rustc -vV` of {name} names no release")))?;
-        Ok(Self { release: release.to_owned(), name, sysroot })
+        let field = |field: &str| {
+            let value = version.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(": "));
+            value.map(str::to_owned).ok_or_else(|| Error::new(format!("`rustc -vV` of {name} names no {field}")))
+        };
+        Ok(Self { release: field("release")?, host: field("host")?, name, sysroot })
     }
 }
 

@@ -364,6 +364,13 @@ fn a_pinned_flow_table_keeps_its_size() {
 }
 
 #[test]
+fn the_agent_embeds_what_the_loader_reads_and_nothing_for_debuggers() {
+    let names = |name: &[u8]| OBJECT.windows(name.len()).any(|text| text == name);
+    assert!(names(b".BTF.ext\0"), "{} bytes", OBJECT.len());
+    assert!(!names(b".debug_"), "{} bytes", OBJECT.len());
+}
+
+#[test]
 fn a_place_that_is_no_bpffs_is_refused_with_the_command() {
     space::enter();
     let folder = tempfile::tempdir().unwrap();
