@@ -1,18 +1,20 @@
 //! What a source said last, on disk: a restart that cannot ask again comes up from it.
 //!
 //! Invariant: a file of lines `[key, value or null]`, the last line of a key counts. It is appended to, and rewritten (by rename) when half
-//! of it is out of date, without holding its values in memory. A crash leaves the old or the new file, at worst with its last line torn,
-//! which is dropped. No fsync: what is lost with the power is asked for again.
+//! of it is out of date, without holding its values in memory, and by a thread: of a large cluster it has tens of megabytes, and whoever
+//! keeps something has packets and pods that wait for him. A crash leaves the old or the new file, at worst with its last line torn, which
+//! is dropped. No fsync: what is lost with the power is asked for again.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
-    io::{BufRead, BufReader, BufWriter, Write},
+    io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
     marker::PhantomData,
     path::{Path, PathBuf},
+    thread::{self, JoinHandle},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::{Serialize, de::DeserializeOwned, de::IgnoredAny};
 
 /// Bytes that may be out of date before a rewrite is worth it.
@@ -27,10 +29,20 @@ pub(super) struct Saved<K> {
     rewritten: u64,
     /// What some line said is not known.
     is_damaged: bool,
+    /// The shorter file beside it.
+    shorter: Option<Shorter>,
     key: PhantomData<K>,
 }
 
-impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
+/// A file that is being written, of each key's last line.
+struct Shorter {
+    /// How many bytes of the file it is made of: whole lines.
+    of: u64,
+    /// Gives its size.
+    thread: JoinHandle<Result<u64>>,
+}
+
+impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
     /// Opens or makes the file and reads what is there. Lines that cannot be read are dropped, from the file as well, and said.
     ///
     /// # Errors
@@ -42,7 +54,7 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
         let file = append(path)?;
         let mut values = BTreeMap::new();
         let (mut damaged, mut size, mut torn) = (0, 0, false);
-        lines(path, |line, is_whole| {
+        lines(path, u64::MAX, |line, is_whole| {
             match serde_json::from_slice::<(K, Option<V>)>(line) {
                 Ok((key, Some(value))) if is_whole => drop(values.insert(key, value)),
                 Ok((key, None)) if is_whole => drop(values.remove(&key)),
@@ -58,9 +70,10 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
         // What is torn would take the next line with it.
         file.set_len(size).with_context(|| format!("cannot write {}", path.display()))?;
         let is_damaged = damaged > 0;
-        let mut saved = Self { path: path.to_owned(), file, size, rewritten: 0, is_damaged, key: PhantomData };
+        let path = path.to_owned();
+        let mut saved = Self { path, file, size, rewritten: 0, is_damaged, shorter: None, key: PhantomData };
         if is_damaged || torn {
-            tracing::warn!(file = %path.display(), lines = damaged, torn, "dropped what cannot be read of the last known state");
+            tracing::warn!(file = %saved.path.display(), lines = damaged, torn, "dropped what cannot be read of the last known state");
         }
         if is_damaged && let Err(error) = saved.begin_anew(&values) {
             tracing::warn!(
@@ -98,9 +111,7 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
             return Err(error).with_context(|| format!("cannot write {}", self.path.display()));
         }
         self.size += text.len() as u64;
-        if self.size > 2 * self.rewritten + SLACK
-            && let Err(error) = self.rewrite()
-        {
+        if let Err(error) = self.shorten() {
             tracing::warn!(
                 error = format!("{error:#}"),
                 "the last known state is kept, but takes more room than it needs"
@@ -110,10 +121,37 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
         Ok(())
     }
 
-    /// Leaves each key's last line only.
-    fn rewrite(&mut self) -> Result<()> {
-        let path = self.path.clone();
-        self.replace(|new| Self::write_last(&path, new))
+    /// Begins to write the shorter file where it is worth it; once it is written, it takes this one's place.
+    fn shorten(&mut self) -> Result<()> {
+        match self.shorter.take() {
+            None if self.size > 2 * self.rewritten + SLACK => {
+                let (path, new) = (self.path.clone(), self.beside());
+                let of = self.file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
+                let write = move || Self::write_last(&path, of, &new);
+                let thread = thread::Builder::new().name("shorten".into()).spawn(write);
+                self.shorter = Some(Shorter { of, thread: thread.context("cannot start a thread")? });
+                Ok(())
+            }
+            Some(Shorter { of, thread }) if thread.is_finished() => {
+                let written = thread.join().unwrap_or_else(|_| Err(anyhow!("the thread that shortens it ended")));
+                let (path, mut last) = (self.path.clone(), 0);
+                self.replace(|new| {
+                    last = written?;
+                    Ok(last + add_rest(&path, of, new)?)
+                })?;
+                // What came meanwhile may be out of date already.
+                self.rewritten = last;
+                Ok(())
+            }
+            shorter => {
+                self.shorter = shorter;
+                Ok(())
+            }
+        }
+    }
+
+    fn beside(&self) -> PathBuf {
+        self.path.with_extension("new")
     }
 
     /// Leaves nothing but these.
@@ -132,7 +170,7 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
 
     /// Puts the file that `write` writes, which gives its size, in the place of this one.
     fn replace(&mut self, write: impl FnOnce(&Path) -> Result<u64>) -> Result<()> {
-        let new = self.path.with_extension("new");
+        let new = self.beside();
         let written = write(&new).and_then(|size| {
             fs::rename(&new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))?;
             Ok(size)
@@ -152,11 +190,11 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
         self.file = if refuse { File::open(&self.path).unwrap() } else { append(&self.path).unwrap() };
     }
 
-    /// Writes each key's last line; the size, bytes.
-    fn write_last(path: &Path, new: &Path) -> Result<u64> {
+    /// Writes each key's last line among the first `of` bytes; the size, bytes.
+    fn write_last(path: &Path, of: u64, new: &Path) -> Result<u64> {
         let mut last: BTreeMap<K, usize> = BTreeMap::new();
         let mut at = 0;
-        lines(path, |line, _| {
+        lines(path, of, |line, _| {
             if let Ok((key, value)) = serde_json::from_slice::<(K, Option<IgnoredAny>)>(line) {
                 match value {
                     Some(_) => last.insert(key, at),
@@ -172,7 +210,7 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
         let failed = || format!("cannot write {}", new.display());
         let mut out = BufWriter::new(File::create(new).with_context(failed)?);
         let (mut at, mut size) = (0, 0);
-        lines(path, |line, _| {
+        lines(path, of, |line, _| {
             if wanted.next_if_eq(&at).is_some() {
                 out.write_all(line).and_then(|()| out.write_all(b"\n")).with_context(failed)?;
                 size += line.len() as u64 + 1;
@@ -185,14 +223,33 @@ impl<K: Serialize + DeserializeOwned + Ord> Saved<K> {
     }
 }
 
+impl<K> Drop for Saved<K> {
+    fn drop(&mut self) {
+        let Some(Shorter { thread, .. }) = self.shorter.take() else { return };
+        // Whoever opens the file next finds nobody who writes beside it. What the thread says is of no use any more.
+        let _ = thread.join();
+        let _ = fs::remove_file(self.path.with_extension("new"));
+    }
+}
+
+/// Adds what `path` has behind its first `of` bytes to `new`; how much that is, bytes.
+fn add_rest(path: &Path, of: u64, new: &Path) -> Result<u64> {
+    let added = || -> io::Result<u64> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(of))?;
+        io::copy(&mut file, &mut OpenOptions::new().append(true).open(new)?)
+    };
+    added().with_context(|| format!("cannot write {}", new.display()))
+}
+
 fn append(path: &Path) -> Result<File> {
     OpenOptions::new().create(true).append(true).open(path).with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// Calls `each` with every line, and whether it is a whole one.
-fn lines(path: &Path, mut each: impl FnMut(&[u8], bool) -> Result<()>) -> Result<()> {
+/// Calls `each` with every line of the first `of` bytes, and whether it is a whole one.
+fn lines(path: &Path, of: u64, mut each: impl FnMut(&[u8], bool) -> Result<()>) -> Result<()> {
     let failed = || format!("cannot read {}", path.display());
-    let mut file = BufReader::new(File::open(path).with_context(failed)?);
+    let mut file = BufReader::new(File::open(path).with_context(failed)?.take(of));
     let mut line = Vec::new();
     while file.read_until(b'\n', &mut line).with_context(failed)? > 0 {
         let is_whole = line.pop_if(|last| *last == b'\n').is_some();
@@ -263,8 +320,23 @@ mod tests {
         for _ in 0..400 {
             saved.keep([(&"a".to_owned(), Some(&value))]).unwrap();
         }
+        drop(saved);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert_eq!(open(&path).1["a"], value);
+    }
+
+    /// Keeps `a` until the file is a short one again.
+    fn keep_until_short(saved: &mut Saved<String>, path: &Path) -> u32 {
+        for round in 0..1000 {
+            saved.keep([(&"a".to_owned(), Some(&vec![round; 1000]))]).unwrap();
+            while saved.shorter.as_ref().is_some_and(|shorter| !shorter.thread.is_finished()) {
+                thread::yield_now();
+            }
+            if fs::metadata(path).unwrap().len() < SLACK && saved.rewritten > 0 {
+                return round;
+            }
+        }
+        panic!("{} bytes", fs::metadata(path).unwrap().len());
     }
 
     #[test]
@@ -272,10 +344,26 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("file");
         let (mut saved, _) = open(&path);
-        for round in 0..400_u32 {
-            saved.keep([(&"a".to_owned(), Some(&vec![round; 1000]))]).unwrap();
+        let last = keep_until_short(&mut saved, &path);
+        drop(saved);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(open(&path).1, Values::from([("a".to_owned(), vec![last; 1000])]));
+    }
+
+    #[test]
+    fn a_shorter_file_has_also_what_was_kept_while_it_was_written() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("file");
+        let (mut saved, _) = open(&path);
+        let names: Vec<String> = ["b", "c", "d"].map(str::to_owned).into();
+        saved.keep([(&names[0], Some(&vec![1])), (&names[1], Some(&vec![1]))]).unwrap();
+        while saved.shorter.is_none() {
+            saved.keep([(&"a".to_owned(), Some(&vec![0; 1000]))]).unwrap();
         }
-        assert!(fs::metadata(&path).unwrap().len() < 2 * SLACK);
-        assert_eq!(open(&path).1["a"][0], 399);
+        saved.keep([(&names[0], Some(&vec![2])), (&names[1], None), (&names[2], Some(&vec![2]))]).unwrap();
+        let last = keep_until_short(&mut saved, &path);
+        let wanted = [("a", vec![last; 1000]), ("b", vec![2]), ("d", vec![2])];
+        let wanted: Values = wanted.map(|(name, value)| (name.to_owned(), value)).into();
+        assert_eq!(open(&path).1, wanted);
     }
 }
