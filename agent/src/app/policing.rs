@@ -188,8 +188,8 @@ impl<R: Rows> Policing<R> {
     pub(super) fn awaits(&self, local: &Local) -> bool {
         let Some((namespace, _)) = &local.pod else { return false };
         let Cluster { namespaces, policies, .. } = &self.cluster;
-        let may_be_isolated = !namespaces.contains_key(namespace) || !policies.is_empty();
-        !self.cluster.untold().is_empty() || (local.object(&self.cluster).is_none() && may_be_isolated)
+        let may_be_isolated = self.cluster.is_old() || !namespaces.contains_key(namespace) || !policies.is_empty();
+        !self.cluster.untold().is_empty() || (local.judged(&self.cluster).is_none() && may_be_isolated)
     }
 
     /// Takes events in, which came at `since`, and brings them into force as one change.
@@ -197,6 +197,7 @@ impl<R: Rows> Policing<R> {
         let mut taken = Taken::default();
         let mut touched = Vec::new();
         let mut told = false;
+        let was_old = self.cluster.is_old();
         for event in events {
             let (about, kind) = (about(&event), kind(&event));
             if !self.cluster.apply(event) {
@@ -216,6 +217,10 @@ impl<R: Rows> Policing<R> {
             }
         }
         let is_news = told || !touched.is_empty();
+        if was_old && !self.cluster.is_old() {
+            // Who could not be judged by what was old.
+            touched.extend(self.locals.iter().map(|(slot, local)| Touched::Endpoint(*slot, Some(local.clone()))));
+        }
         if !touched.is_empty() {
             self.follow(dataplane, touched);
         }

@@ -75,6 +75,21 @@ impl Local {
         (pod.has_network() && !is_other).then_some(pod)
     }
 
+    /// Its pod's object where the policies that are told may be asked about it: they are not older than the pod or its labels.
+    #[must_use]
+    pub fn judged<'a>(&self, cluster: &'a Cluster) -> Option<&'a PodObject> {
+        self.object(cluster).filter(|_| self.pod.as_ref().is_some_and(|key| !cluster.early.contains(key)))
+    }
+
+    /// Whether a policy may isolate it although nothing is known of its pod: any that is told in its namespace, or one that is not told.
+    #[must_use]
+    pub fn may_be_isolated(&self, cluster: &Cluster) -> bool {
+        let Some((namespace, _)) = &self.pod else { return false };
+        let mut policies = cluster.policies.range((namespace.clone(), String::new())..);
+        let has_policy = policies.next().is_some_and(|(key, _)| key.0 == *namespace);
+        has_policy || cluster.is_old() || !cluster.namespaces.contains_key(namespace)
+    }
+
     /// Whether no policy isolates it, in either direction, and nothing says that one might.
     #[must_use]
     pub fn is_open(&self, cluster: &Cluster) -> bool {

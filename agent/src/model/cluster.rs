@@ -24,6 +24,10 @@ pub struct Cluster {
     pub policies: BTreeMap<(String, String), PolicyObject>,
     /// The kinds of which everything was told once. Of another kind what is missing here may be there all the same.
     pub told: BTreeSet<Kind>,
+    /// Those of them that the source only remembers: it has not seen all of them since its start, and what is new among them is missing here.
+    pub remembered: BTreeSet<Kind>,
+    /// Pods that came, or whose labels changed, while policies or namespaces were only remembered ([`Self::is_old`]).
+    pub early: BTreeSet<(String, String)>,
 }
 
 impl Cluster {
@@ -32,14 +36,41 @@ impl Cluster {
         match event {
             Event::Node(name, node) => set(&mut self.nodes, name, node),
             Event::NodeGone(name) => self.nodes.remove(&name).is_some(),
-            Event::Pod(key, pod) => set(&mut self.pods, key, pod),
-            Event::PodGone(key) => self.pods.remove(&key).is_some(),
+            Event::Pod(key, pod) => {
+                let is_same = |before: &PodObject| (&before.uid, &before.labels) == (&pod.uid, &pod.labels);
+                if self.is_old() && !self.pods.get(&key).is_some_and(is_same) {
+                    self.early.insert(key.clone());
+                }
+                set(&mut self.pods, key, pod)
+            }
+            Event::PodGone(key) => {
+                self.early.remove(&key);
+                self.pods.remove(&key).is_some()
+            }
             Event::Namespace(name, namespace) => set(&mut self.namespaces, name, namespace),
             Event::NamespaceGone(name) => self.namespaces.remove(&name).is_some(),
             Event::Policy(key, policy) => set(&mut self.policies, key, policy),
             Event::PolicyGone(key) => self.policies.remove(&key).is_some(),
-            Event::Told(kind) => self.told.insert(kind),
+            Event::Remembered(kind) => {
+                self.told.insert(kind);
+                self.remembered.insert(kind)
+            }
+            Event::Told(kind) => {
+                let is_new = self.told.insert(kind);
+                let was_old = self.remembered.remove(&kind);
+                if !self.is_old() {
+                    self.early.clear();
+                }
+                is_new || was_old
+            }
         }
+    }
+
+    /// Whether policies or namespaces are only remembered: until the source has seen all of them, one may be there that is newer than what
+    /// is told.
+    #[must_use]
+    pub fn is_old(&self) -> bool {
+        [Kind::Namespace, Kind::Policy].iter().any(|kind| self.remembered.contains(kind))
     }
 
     /// The kinds of which not everything was told yet.

@@ -39,6 +39,8 @@ pub enum Event {
     Policy((String, String), PolicyObject),
     /// A NetworkPolicy is gone.
     PolicyGone((String, String)),
-    /// All that there was of a kind has been told before this, now or, of what a source knows from before, some time.
+    /// All that a source knows of a kind from before its start has been told before this: it was all there was, some time.
+    Remembered(Kind),
+    /// All that there is of a kind has been told before this.
     Told(Kind),
 }

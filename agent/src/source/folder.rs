@@ -40,7 +40,7 @@ pub struct Folder {
     stamps: BTreeMap<FileId, Stamp>,
     /// The folder itself is missing.
     missing: bool,
-    /// It was said that all there is was told: once the folder was read, or it is known what its files said last.
+    /// It was said that all there is was told, once the folder was read.
     told: bool,
 }
 
@@ -101,8 +101,8 @@ impl Folder {
             events.extend(folder.files.set(&file, objects));
         }
         events.extend(folder.scan());
-        if is_known {
-            events.extend(folder.all_told());
+        if is_known && !folder.told {
+            events.extend(Kind::ALL.map(Event::Remembered));
         }
         Ok((folder, events))
     }

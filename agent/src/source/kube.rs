@@ -2,8 +2,10 @@
 //!
 //! Invariant: of what it told only keys and fingerprints stay in memory. What is told twice is told once; what is not in a list any more
 //! is gone, also if it went while nobody watched; an object that cannot be read stays as it was read last. While the apiserver is away
-//! all stays as it was, over a restart too; what is listed after such a restart is told of all kinds together, so that no pod is judged
-//! by policies that are older than itself.
+//! all stays as it was, over a restart too: a kind counts as remembered then, and as told once this process has listed it. While namespaces
+//! or policies are only remembered a pod that is new, or has other labels, is isolated, told or not: a policy may be there that nobody told.
+//! So no list is waited for to be safe. What is listed is held back for a while only so that pods and policies that changed together are told
+//! together: a pod between its old policy and its new one would be open.
 
 use std::{future, mem, path::Path, sync::Arc, task::Poll, time::Duration};
 
@@ -37,7 +39,8 @@ use crate::model::{self, Event};
 
 /// How long a start waits for the apiserver where a copy of what it said last is there, or for the other kinds once Nodes are listed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long after such a start what is listed waits for the kinds that are not: longer than a large cluster takes to list.
+/// How long after such a start what is listed waits for the kinds that are not: longer than a large cluster takes to list. After it a kind
+/// that cannot be listed does not hold up the others.
 const TOGETHER: Duration = Duration::from_secs(20);
 /// How many news of a kind are taken before it is another kind's turn, and the agent's.
 const TURN: usize = 64;

@@ -26,7 +26,7 @@ impl<R: Rows> Policing<R> {
                 None => counts.unmanaged += 1,
                 Some(_) if self.policies.is_none() => counts.provisional += 1,
                 Some(_) if !isolated => counts.open += 1,
-                Some(_) if local.object(&self.cluster).is_some() => counts.isolated += 1,
+                Some(_) if local.judged(&self.cluster).is_some() => counts.isolated += 1,
                 Some(_) => counts.provisional += 1,
             }
         }

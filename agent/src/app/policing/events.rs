@@ -15,7 +15,7 @@ pub(super) enum About {
 pub(super) fn about(event: &Event) -> About {
     match event {
         Event::Node(..) | Event::NodeGone(_) => About::Node,
-        Event::Told(_) => About::Kind,
+        Event::Remembered(_) | Event::Told(_) => About::Kind,
         Event::Namespace(name, _) | Event::NamespaceGone(name) => About::Policy(Touched::Namespace(name.clone())),
         Event::Pod(key, _) | Event::PodGone(key) => About::Policy(Touched::Pod(key.clone())),
         Event::Policy(key, _) | Event::PolicyGone(key) => About::Policy(Touched::Policy(key.clone())),
@@ -29,6 +29,6 @@ pub(super) fn kind(event: &Event) -> &'static str {
         Event::Namespace(..) | Event::NamespaceGone(_) => "namespace",
         Event::Pod(..) | Event::PodGone(_) => "pod",
         Event::Policy(..) | Event::PolicyGone(_) => "policy",
-        Event::Told(_) => "all",
+        Event::Remembered(_) | Event::Told(_) => "all",
     }
 }

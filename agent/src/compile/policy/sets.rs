@@ -38,9 +38,9 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
     let pod_key = local.pod.as_ref()?;
     let policies = cluster.policies.range((pod_key.0.clone(), String::new())..);
     let policies = policies.take_while(|(key, _)| key.0 == pod_key.0);
-    let Some(pod) = local.object(cluster) else {
-        let open = cluster.namespaces.contains_key(&pod_key.0) && policies.count() == 0;
-        return (!open).then(|| Key { direction, policies: Vec::new(), named: Vec::new() });
+    let Some(pod) = local.judged(cluster) else {
+        let provisional = Key { direction, policies: Vec::new(), named: Vec::new() };
+        return local.may_be_isolated(cluster).then_some(provisional);
     };
     let selecting = policies.filter(|(_, policy)| policy.subject.matches(&pod.labels));
     let policies: Vec<(PolicyName, Arc<[Rule]>)> = selecting

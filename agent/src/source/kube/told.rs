@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::Hasher as _,
+    mem,
     path::Path,
     time::Duration,
 };
@@ -115,7 +116,7 @@ impl Told {
             told.drop_damage(unreadable);
         }
         if told.has_copy {
-            events.extend(Kind::ALL.map(Event::Told));
+            events.extend(Kind::ALL.map(Event::Remembered));
         }
         Ok((told, events))
     }
@@ -185,15 +186,14 @@ impl Told {
                 }
             }
             News::End => {
-                of.complete = true;
+                let is_first = !mem::replace(&mut of.complete, true);
                 let round = of.round;
                 for (key, _) in of.known.extract_if(.., |_, known| known.round != round) {
                     self.unreadable.remove(&key);
                     self.unsaved.insert(Line::Object(key.clone()), None);
                     events.push(key.gone());
                 }
-                // Where there is a copy, this was said with what it holds.
-                if !self.has_copy {
+                if is_first {
                     events.push(Event::Told(kind));
                 }
                 if !self.has_copy && self.is_complete() {
@@ -348,7 +348,7 @@ mod tests {
         }
         let (world, events) = world.restart();
         assert!(world.told.has_copy() && !world.told.is_complete());
-        assert!(Kind::ALL.iter().all(|kind| events.contains(&Event::Told(*kind))));
+        assert!(Kind::ALL.iter().all(|kind| events.contains(&Event::Remembered(*kind))));
         assert_eq!(events.len(), 2 + KINDS, "and what went stays gone: {events:?}");
     }
 
@@ -376,7 +376,10 @@ mod tests {
             let text = std::fs::read_to_string(&path).unwrap();
             std::fs::write(&path, format!("{text}{damage}\n")).unwrap();
             let (world, events) = world.restart();
-            assert!(!world.told.has_copy() && !events.iter().any(|event| matches!(event, Event::Told(_))), "{damage}");
+            assert!(
+                !world.told.has_copy() && !events.iter().any(|event| matches!(event, Event::Remembered(_))),
+                "{damage}"
+            );
             let mended = std::fs::read_to_string(&path).unwrap();
             let (mut world, _) = world.restart();
             assert!(!world.told.has_copy(), "nor by the next start: {damage}");

@@ -58,3 +58,38 @@ fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
     assert!(!policing.awaits(&local(1, "a", "now")) && !policing.awaits(&local(1, "a", "")));
     assert!(!policing.awaits(&Local { pod: None, ..local(1, "a", "") }), "no policy is asked");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_newer_than_the_policies_that_are_remembered_is_isolated_until_they_are_listed() {
+    let remembered = || Kind::ALL.map(Event::Remembered);
+    let labeled = |name: &str| {
+        let labels = [("app".into(), "other".into())].into_iter().collect();
+        Event::Pod(key(name), PodObject { labels: Arc::new(labels), ..PodObject::default() })
+    };
+    let mut world = World::new();
+    world.tell(vec![pod("a"), pod("b")]);
+    assert_eq!((world.put(1, "a"), world.put(2, "b")), (OPEN, OPEN));
+    let locals = world.policing.locals.clone();
+    world.kill();
+    let copy = [Event::Namespace("ns".into(), NamespaceObject::default()), pod("a"), pod("b"), pod("again")];
+    world.tell(copy.into_iter().chain(remembered()).collect());
+    world.policing.begin(&mut world.maps, locals);
+    assert_eq!((world.rules(1), world.put(3, "again")), (OPEN, OPEN), "what is remembered is gone by");
+    assert!(!world.policing.awaits(&local(3, "again", "")));
+    // A policy of its namespace may be there that nobody told.
+    let isolated = |rules: Rules| rules.egress > CLOSED && rules.ingress > CLOSED;
+    assert!(world.policing.awaits(&local(4, "new", "")), "an ADD waits for its object");
+    assert!(isolated(world.put(4, "new")), "which does not come in time");
+    // Pods are listed, policies cannot be.
+    let listed = [Kind::Node, Kind::Namespace, Kind::Pod].map(Event::Told);
+    world.tell([pod("new"), labeled("b")].into_iter().chain(listed).collect());
+    assert!(isolated(world.rules(4)) && world.policing.awaits(&local(4, "new", "")));
+    assert!(isolated(world.rules(2)), "by other labels another policy may select it");
+    assert_eq!((world.rules(1), world.rules(3)), (OPEN, OPEN));
+    assert_eq!((world.policing.counts().provisional, world.policing.counts().open), (2, 2));
+    world.tell(vec![Event::Told(Kind::Policy)]);
+    assert!(!world.policing.awaits(&local(4, "new", "")));
+    assert_eq!((world.rules(2), world.rules(4)), (OPEN, OPEN), "none was there");
+    world.tell(vec![Event::PodGone(key("new"))]);
+    assert_eq!(world.rules(4), OPEN, "its namespace is known, and that it has none");
+}
