@@ -3,8 +3,10 @@
 //! The lab's LAN is a bridge, which costs more than what is measured. Here two nodes are joined by one veth pair, as the references'
 //! nodes are.
 //!
-//! Invariant: every product that is handed out isolates the load's ends in both directions, and what it must refuse it has refused.
+//! Invariant: every product that is handed out isolates the load's ends in both directions, and what it must refuse it has refused; it has as
+//! many policies and ranges as it is called by.
 
+mod count;
 mod rules;
 
 use std::process::Command;
@@ -12,6 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use osmia_lab::{Encap, Lab, Options, POD_NAMESPACE, Pod, Proto, Server, Subnet, UPLINK, Underlay};
 
+pub(crate) use self::count::PolicyRows;
 use self::rules::Ends;
 pub(crate) use self::rules::{LAST_PORT, Rules};
 use crate::hook::Hook;
@@ -90,6 +93,9 @@ impl Product {
             self.lab.write(file, &text)?;
         }
         self.lab.enforce(POD_NAMESPACE, "load", &rules.load(&ends))?;
+        for node in &self.lab.nodes {
+            count::check(node, rules)?;
+        }
         for server in self.servers() {
             twin(&self.client, server, PORT, true)?;
             twin(&self.client, server, LAST_PORT, false)?;

@@ -1,19 +1,24 @@
 //! A node of a large cluster: an agent that watches an API server which says a feed, and the pods of its node, attached by the plugin.
 //!
 //! How long a change takes is seen in the pinned maps: asked for over and over from outside the agent, from the moment that the event could
-//! be read from the API server until the last row that the agent writes for it is there.
+//! be read from the API server until the last row that the agent writes for it is there. Under churn a thread of its own tells of what else
+//! happens, at its pace, meanwhile too.
 
-use std::collections::{BTreeMap, VecDeque};
+mod churn;
+
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use osmia_lab::apiserver::{Apiserver, SERVER, Store};
 use osmia_lab::feed::{CLUSTER_CIDRS, Event, Feed, FeedServer, Sizes, What};
 use osmia_lab::{Lab, Options, Pod, Subnet};
 use osmia_maps::layout::{Addr, Endpoint};
 use osmia_maps::{Access, Pins, Table, tables};
+
+use self::churn::Churn;
 
 /// The cluster of the single changes.
 pub(crate) const MIDDLE: Sizes = Sizes { nodes: 330, pods: 10_000, policies: 1_000, here: 110 };
@@ -23,8 +28,6 @@ pub(crate) const LARGE: Sizes = Sizes { nodes: 1_000, pods: 30_000, policies: 30
 const SEED: u64 = 4;
 /// Longer than any change may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two steps of churn: see `osmia_lab::feed`.
-const STEP: Duration = Duration::from_millis(100);
 /// Between two looks at something that is not timed.
 const GLANCE: Duration = Duration::from_millis(5);
 
@@ -60,13 +63,17 @@ pub(crate) struct Scale {
     _pods: Vec<Pod>,
     /// Slots of the pods that probes are about.
     slots: BTreeMap<usize, u32>,
+    maps: Maps,
+    churn: Churn,
+    /// It goes on while a change is timed.
+    churns: bool,
+}
+
+/// Where a change is looked for.
+struct Maps {
     peers: Table<Addr, u32>,
     epochs: Table<u32, u32>,
     endpoints: Table<u32, Endpoint>,
-    /// Events of a step of churn that are to be told, how far apart, and when the next of them is.
-    due: VecDeque<Event>,
-    apart: Duration,
-    next: Instant,
 }
 
 impl Scale {
@@ -122,8 +129,8 @@ impl Scale {
             let address = feed.pod(probe.here).addresses.first().copied().context("a pod without address")?;
             slots.insert(probe.here, slot_of.get(&addr(address))?.context("a pod without endpoint")?);
         }
-        let (due, apart, next) = (VecDeque::new(), STEP, Instant::now());
-        let mut scale = Self { lab, feed, server, _pods: pods, slots, peers, epochs, endpoints, due, apart, next };
+        let (maps, churn) = (Maps { peers, epochs, endpoints }, Churn::default());
+        let mut scale = Self { lab, feed, server, _pods: pods, slots, maps, churn, churns: false };
         if sizes.here > 0 && sizes.policies > 0 {
             scale.catch_up()?;
         }
@@ -141,11 +148,12 @@ impl Scale {
         let probe = *probes.get(turn % probes.len().max(1)).context("nothing to watch for")?;
         let slot = *self.slots.get(&probe.here).context("a pod without slot")?;
         let addresses = self.feed.pod(probe.peer).addresses;
-        let class = |of: &Self| addresses.iter().map(|a| of.peers.get(&addr(*a))).collect::<Result<Vec<_>, _>>();
-        let (before, epoch) = (class(self)?, self.epochs.get(&slot)?);
+        let class = |of: &Maps| addresses.iter().map(|a| of.peers.get(&addr(*a))).collect::<Result<Vec<_>, _>>();
+        let (before, epoch) = (class(&self.maps)?, self.maps.epochs.get(&slot)?);
         let event = self.feed.relabel(probe.peer);
         self.time(&event, |of| {
-            Ok(of.epochs.get(&slot)? != epoch && class(of)?.iter().zip(&before).all(|(now, then)| now != then))
+            // The epoch last, as it is written.
+            Ok(class(of)?.iter().zip(&before).all(|(now, then)| now != then) && of.epochs.get(&slot)? != epoch)
         })
     }
 
@@ -154,27 +162,34 @@ impl Scale {
         let probes = self.feed.probes();
         let probe = *probes.get(turn % probes.len().max(1)).context("nothing to watch for")?;
         let slot = *self.slots.get(&probe.here).context("a pod without slot")?;
-        let rules = |of: &Self| anyhow::Ok(of.endpoints.get(&slot)?.map(|row| row.ingress_rules));
-        let (before, epoch) = (rules(self)?, self.epochs.get(&slot)?);
+        let rules = |of: &Maps| {
+            let row = of.endpoints.get(&slot)?.context("a pod without a row")?;
+            anyhow::Ok((row.ingress_rules, row.egress_rules))
+        };
+        let ((before, _), epoch) = (rules(&self.maps)?, self.maps.epochs.get(&slot)?);
         let event = self.feed.edit(probe.policy);
-        self.time(&event, |of| Ok(of.epochs.get(&slot)? != epoch && rules(of)? != before))
+        self.time(&event, |of| {
+            let (ingress, egress) = rules(of)?;
+            // A set has one direction: where both are the same one the pod is shut until all is written. The epoch last, as it is written.
+            Ok(ingress != before && ingress != egress && of.epochs.get(&slot)? != epoch)
+        })
     }
 
     /// A policy comes that speaks of half of all pods: from event to map, and rows written. It goes again before this returns.
     pub(crate) fn sweeping_change(&mut self) -> Result<(Duration, usize)> {
         let probe = *self.feed.probes().first().context("nothing to watch for")?;
         let slot = *self.slots.get(&probe.here).context("a pod without slot")?;
-        let before = self.peers.dump()?;
-        let epoch = self.epochs.get(&slot)?;
+        let before = self.maps.peers.dump()?;
+        let epoch = self.maps.epochs.get(&slot)?;
         let come = self.feed.open(probe.here, What::Added);
         let took = self.time(&come, |of| Ok(of.epochs.get(&slot)? != epoch))?;
-        let after = self.peers.dump()?;
+        let after = self.maps.peers.dump()?;
         let rows = after.iter().filter(|(address, class)| before.get(*address) != Some(*class)).count();
         let go = self.feed.open(probe.here, What::Deleted);
         self.server.tell(&go)?;
         // What is not asked for any more goes a little later.
         let since = Instant::now();
-        while self.peers.rows()?.len() != before.len() {
+        while self.maps.peers.rows()?.len() != before.len() {
             ensure!(since.elapsed() < PATIENCE, "rows that nothing asks for stay");
             thread::sleep(GLANCE);
         }
@@ -184,12 +199,15 @@ impl Scale {
     /// Tells as much churn as belongs to `length`, at its pace.
     pub(crate) fn churn_for(&mut self, length: Duration) -> Result<()> {
         let until = Instant::now() + length;
-        self.next = self.next.max(Instant::now());
-        while Instant::now() < until {
-            self.churn_due()?;
-            thread::sleep(self.next.saturating_duration_since(Instant::now()).min(GLANCE));
-        }
-        Ok(())
+        self.churn.tell(&mut self.feed, &self.server, || Instant::now() < until)
+    }
+
+    /// What is timed by `call` is timed while all the cluster churns.
+    pub(crate) fn under_churn<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.churns = true;
+        let result = call(self);
+        self.churns = false;
+        result
     }
 
     /// Tells `steps` of churn at once, and waits until they are in force.
@@ -210,30 +228,31 @@ impl Scale {
         self.policy_change(0).map(drop)
     }
 
-    /// Tells what of churn is due by now.
-    fn churn_due(&mut self) -> Result<()> {
-        while self.next <= Instant::now() {
-            if self.due.is_empty() {
-                self.due.extend(self.feed.churn());
-                self.apart = STEP / u32::try_from(self.due.len()).unwrap_or(1).max(1);
-            }
-            let Some(event) = self.due.pop_front() else { break };
-            self.server.tell(&event)?;
-            self.next += self.apart;
-        }
-        Ok(())
+    fn time(&mut self, event: &Event, is_there: impl Fn(&Maps) -> Result<bool>) -> Result<Duration> {
+        let Self { feed, server, maps, churn, .. } = self;
+        let wait = || wait(server, maps, event, is_there);
+        let took = if self.churns { churn.beside(feed, server, wait)? } else { wait()? };
+        took.with_context(|| {
+            let agent = self.lab.node(0).ok().and_then(|node| node.agent().as_ref().map(osmia_lab::Agent::last_words));
+            format!("an event is not in the maps after {PATIENCE:?}{}", agent.unwrap_or_default())
+        })
     }
+}
 
-    fn time(&mut self, event: &Event, is_there: impl Fn(&Self) -> Result<bool>) -> Result<Duration> {
-        let at = self.server.tell(event)?;
-        while !is_there(self)? {
-            if at.elapsed() > PATIENCE {
-                let agent = self.lab.node(0)?.agent().as_ref().map(osmia_lab::Agent::last_words).unwrap_or_default();
-                bail!("an event is not in the maps after {PATIENCE:?}{agent}");
-            }
+/// `None`: it was never there.
+fn wait(
+    server: &Server,
+    maps: &Maps,
+    event: &Event,
+    is_there: impl Fn(&Maps) -> Result<bool>,
+) -> Result<Option<Duration>> {
+    let at = server.tell(event)?;
+    while !is_there(maps)? {
+        if at.elapsed() > PATIENCE {
+            return Ok(None);
         }
-        Ok(at.elapsed())
     }
+    Ok(Some(at.elapsed()))
 }
 
 fn addr(address: IpAddr) -> Addr {

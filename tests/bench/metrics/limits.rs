@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use osmia_lab::{Node, POD_NAMESPACE};
+use osmia_maps::layout::Endpoint;
 use osmia_maps::layout::endpoint::E_PRESENT;
 use osmia_maps::layout::maps;
-use osmia_maps::layout::policy::OPEN;
-use osmia_maps::{Access, MapError, Pins, tables};
+use osmia_maps::{Access, Pins, tables};
 
 use super::{Bench, node, plugins};
 use crate::cpu;
+use crate::product::PolicyRows;
 use crate::report::Row;
 use crate::stats::Spread;
 
@@ -49,16 +50,10 @@ fn of(name: &str, distinct: bool) -> Result<Vec<Row>> {
     }
     let (took, used) = (start.elapsed(), Duration::from_nanos(cpu::of_process(pid)? - before));
 
-    let (verdicts, ranges) = host.space.run(|| {
-        let pins = Pins::new(&host.paths.bpffs);
-        let (mut verdicts, mut ranges) = (0_usize, 0_usize);
-        tables::VERDICTS.open(&pins, Access::ReadOnly)?.each_batch(|keys, _| count(&mut verdicts, keys.len()))?;
-        tables::PEER_BLOCKS.open(&pins, Access::ReadOnly)?.each_batch(|keys, _| count(&mut ranges, keys.len()))?;
-        Ok::<_, MapError>((verdicts, ranges))
-    })??;
+    let PolicyRows { verdicts, ranges } = PolicyRows::count(host)?;
     let rules = pods.len() * RULES;
-    // Rules that there is no room for have no rows, and cost none of what is bounded here.
-    ensure!(verdicts >= rules, "{name}: {verdicts} rows for {rules} rules: some are not in force");
+    // A rule takes two. Rules that there is no room for have no rows, and cost none of what is bounded here.
+    ensure!(verdicts >= 2 * rules, "{name}: {verdicts} rows for {rules} rules: some are not in force");
     let (resident, peak) = (node::memory(pid, "VmRSS:")? / 1e6, node::memory(pid, "VmHWM:")? / 1e6);
     let row = |what: &str, unit: &str, value: f64, most: f64| {
         Ok::<_, anyhow::Error>(Row::new("limits", format!("{name}: {what}"), unit, Spread::of([value])?, most))
@@ -71,14 +66,11 @@ fn of(name: &str, distinct: bool) -> Result<Vec<Row>> {
     ])
 }
 
-fn count(all: &mut usize, more: usize) -> Result<(), MapError> {
-    *all += more;
-    Ok(())
-}
-
 fn all_isolated(node: &Node) -> Result<bool> {
     let rows = node.space.run(|| tables::ENDPOINTS.open(&Pins::new(&node.paths.bpffs), Access::ReadOnly)?.rows())??;
-    let isolated = rows.iter().filter(|(_, row)| row.flags & E_PRESENT != 0 && row.ingress_rules != OPEN).count();
+    // Both directions are open before, and both are shut where one is for a moment.
+    let isolated = |row: &Endpoint| row.flags & E_PRESENT != 0 && row.ingress_rules != row.egress_rules;
+    let isolated = rows.iter().filter(|(_, row)| isolated(row)).count();
     Ok(isolated >= ENDPOINTS)
 }
 

@@ -78,13 +78,16 @@ fn alone(bench: &Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// From event to enforcement, while all the cluster churns.
+/// From event to enforcement, while all the cluster churns: before each change, and while it is waited for.
 fn under_churn(scale: &mut Scale, count: usize, whose: &str) -> Result<[Row; 2]> {
     let mut times = Vec::new();
     for turn in 0..count {
         scale.churn_for(APART)?;
-        let took = if turn % 2 == 0 { scale.pod_change(turn / 2) } else { scale.policy_change(turn / 2) };
-        times.push(took?.as_secs_f64() * 1000.0);
+        let took = scale.under_churn(|scale| match turn % 2 {
+            0 => scale.pod_change(turn / 2),
+            _ => scale.policy_change(turn / 2),
+        })?;
+        times.push(took.as_secs_f64() * 1000.0);
     }
     let middle = Spread::of(times.iter().copied())?;
     let last = percentile(times, 0.99);
