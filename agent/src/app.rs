@@ -184,13 +184,18 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     let mut housekeeping = time::interval(Duration::from_secs(args.garbage_after.max(1)).min(HOUSEKEEPING));
     housekeeping.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let mut held = None;
+    let mut policy_told = shared.told();
     loop {
         tokio::select! {
             () = stop.changed() => break,
+            // Also where the maps refused at first and did not later.
+            Ok(()) = policy_told.changed(), if policy.is_some() => {
+                begun(&mut policy);
+                continue;
+            }
             (events, since) = source.next() => {
                 tell_problems(&source, &shared, &metrics);
                 let nodes = model.take(events, since);
-                begun(&mut policy);
                 if !nodes && !retry {
                     continue;
                 }

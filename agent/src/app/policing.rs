@@ -98,6 +98,8 @@ pub(super) struct Policing<R: Rows> {
     policies: Option<Policies>,
     /// The endpoints are known.
     begun: bool,
+    /// All of it was in force once.
+    was_in_force: bool,
     locals: BTreeMap<u32, Local>,
     catalogue: CatalogueFile,
     generation: u64,
@@ -142,6 +144,7 @@ impl<R: Rows> Policing<R> {
             cluster: Cluster::default(),
             policies: None,
             begun: false,
+            was_in_force: false,
             locals: BTreeMap::new(),
             catalogue: CatalogueFile::open(run)?,
             generation: 0,
@@ -174,7 +177,7 @@ impl<R: Rows> Policing<R> {
         Arc::clone(&self.work)
     }
 
-    /// Changes whenever the source told of pods, namespaces or policies.
+    /// Changes whenever the source told of pods, namespaces or policies, and when [`Self::has_begun`] does.
     pub(super) fn told(&self) -> watch::Receiver<()> {
         self.told.subscribe()
     }
@@ -224,7 +227,7 @@ impl<R: Rows> Policing<R> {
         if !touched.is_empty() {
             self.follow(dataplane, touched);
         }
-        if told && self.policies.is_none() && self.has_begun() {
+        if told && self.policies.is_none() && self.may_begin() {
             tracing::info!("the source has told all that policy waited for");
             self.first_try(dataplane);
         }
@@ -241,16 +244,22 @@ impl<R: Rows> Policing<R> {
         self.first_try(dataplane);
         let untold = self.cluster.untold();
         if !untold.is_empty() {
-            tracing::error!(
-                ?untold,
-                "policy waits for the source to tell all of these: rules stay as they were, new pods are isolated"
-            );
+            let why =
+                "policy waits for the source to tell all of these: rules stay as they were, new pods are isolated";
+            tracing::error!(?untold, "{why}");
+            self.fall_behind(&format!("{why}: {untold:?}"));
+            self.name_all();
         }
     }
 
-    /// Whether the source has told all that policy waited for.
-    pub(super) fn has_begun(&self) -> bool {
+    /// Whether the endpoints and all that the source has to tell are known.
+    fn may_begin(&self) -> bool {
         self.begun && self.cluster.untold().is_empty()
+    }
+
+    /// Whether what the source told of all kinds was in force once.
+    pub(super) fn has_begun(&self) -> bool {
+        self.was_in_force
     }
 
     fn first_try(&mut self, dataplane: &mut R) {
@@ -262,7 +271,7 @@ impl<R: Rows> Policing<R> {
 
     /// Reads what is in the maps and the catalogue, and writes what differs from what ought to be.
     pub(super) fn try_again(&mut self, dataplane: &mut R) {
-        if !self.has_begun() {
+        if !self.may_begin() {
             self.retry = None;
             return;
         }
@@ -271,6 +280,9 @@ impl<R: Rows> Policing<R> {
         if result.is_ok() {
             self.pause = RETRY;
             self.refused.clear();
+            if !std::mem::replace(&mut self.was_in_force, true) {
+                self.told.send_replace(());
+            }
             self.notices.set_all(Reason::ChangeFailed, BTreeMap::new());
             if self.said.take().is_some() {
                 tracing::info!("policy is in force as it should be again");
@@ -285,8 +297,11 @@ impl<R: Rows> Policing<R> {
     /// Its row, its programs or its line in the catalogue cannot be written.
     pub(super) fn put(&mut self, dataplane: &mut R, slot: u32, endpoint: Endpoint, local: Local) -> Result<()> {
         let rules = match &self.policies {
-            // Whoever compiles first finds it among the others, and names it.
+            // Whoever compiles first finds it among the others. Those of before the begin are named by that.
             None => {
+                if self.begun {
+                    self.name(slot, &local)?;
+                }
                 self.locals.insert(slot, local);
                 as_pinned(dataplane, slot, &endpoint)?
             }
@@ -356,9 +371,14 @@ impl<R: Rows> Policing<R> {
         self.settle(result);
     }
 
+    /// Whose an endpoint is, in the catalogue.
+    fn name(&mut self, slot: u32, local: &Local) -> Result<()> {
+        self.catalogue.append(&[lines::endpoint(slot, local)]).context("the catalogue cannot be written")
+    }
+
     /// Takes an endpoint in whose row is not there yet; the rules it has to be written with.
     fn admit(&mut self, dataplane: &mut R, slot: u32, local: Local) -> Result<Rules> {
-        self.catalogue.append(&[lines::endpoint(slot, &local)]).context("the catalogue cannot be written")?;
+        self.name(slot, &local)?;
         self.locals.insert(slot, local.clone());
         self.follow(dataplane, vec![Touched::Endpoint(slot, Some(local.clone()))]);
         if let Some(policies) = self.policies.as_ref().filter(|_| self.retry.is_none()) {

@@ -17,6 +17,17 @@ impl<R: Rows> Policing<R> {
         }
     }
 
+    /// Whose the endpoints are that were there at the start.
+    pub(super) fn name_all(&mut self) {
+        let named = self.catalogue.read().and_then(|there| {
+            let lines = lines::endpoints(&self.locals, &there);
+            self.catalogue.append(&lines)
+        });
+        if let Err(error) = named {
+            tracing::warn!(%error, "the catalogue does not say whose endpoints are until policy begins");
+        }
+    }
+
     /// All that was told is in force.
     pub(super) fn catch_up(&mut self) -> Result<()> {
         if self.behind.is_some() {

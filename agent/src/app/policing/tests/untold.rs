@@ -32,11 +32,15 @@ async fn nobody_is_open_until_each_kind_was_told() {
     assert_eq!((world.rules(1), world.put(2, "b")), (OPEN, SHUT), "rules stay, and who comes is isolated");
     assert_eq!((world.policing.counts().provisional, world.policing.counts().refused), (2, 0));
     assert!(!world.policing.has_begun());
+    let catalogue = world.catalogue();
+    let behind = catalogue.behind.expect("policy that has not begun is not in force");
+    assert!(behind.why.contains("waits for the source to tell all") && behind.why.contains("Policy"), "{behind:?}");
+    assert_eq!(catalogue.endpoints[&2].as_ref().unwrap().to_string(), "ns/b", "who is shut has a name");
     let told = world.policing.told();
     world.tell(vec![deny(), Event::Told(Kind::Policy)]);
     assert!(told.has_changed().unwrap() && world.policing.has_begun() && !world.policing.awaits(&local(2, "b", "")));
     assert!(world.rules(1) > SHUT && world.rules(1) == world.rules(2), "{:?}", world.rules(1));
-    assert_eq!(world.catalogue().endpoints[&2].as_ref().unwrap().to_string(), "ns/b");
+    assert_eq!(world.catalogue().behind, None);
 }
 
 #[test]
@@ -92,4 +96,26 @@ async fn a_pod_that_is_newer_than_the_policies_that_are_remembered_is_isolated_u
     assert_eq!((world.rules(2), world.rules(4)), (OPEN, OPEN), "none was there");
     world.tell(vec![Event::PodGone(key("new"))]);
     assert_eq!(world.rules(4), OPEN, "its namespace is known, and that it has none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_has_begun_when_all_of_it_was_in_force_once() {
+    let mut world = World::new();
+    assert!(world.policing.has_begun());
+    world.tell(vec![pod("a")]);
+    world.put(1, "a");
+    let start = || vec![Event::Namespace("ns".into(), NamespaceObject::default()), pod("a"), deny()];
+    world.maps.unreadable = true;
+    world.restart(start());
+    assert!(!world.policing.has_begun(), "nothing could be read");
+    (world.maps.unreadable, world.maps.full) = (false, true);
+    world.policing.try_again(&mut world.maps);
+    assert!(!world.policing.has_begun(), "nothing could be written");
+    let told = world.policing.told();
+    world.maps.full = false;
+    world.policing.try_again(&mut world.maps);
+    assert!(world.policing.has_begun() && told.has_changed().unwrap());
+    world.maps.full = true;
+    world.tell(vec![Event::PolicyGone(key("deny"))]);
+    assert!(world.policing.has_begun(), "what is refused later is told otherwise");
 }
