@@ -83,7 +83,12 @@ impl Connection {
                 Ok(_) => return Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
                 Err(kube::Error::Api(status)) if !StatusCode::from_u16(status.code).is_ok_and(is_elsewhere) => {
-                    return Err(Refused { again: false, why: format!("{server}: {} {}", status.code, status.message) });
+                    // The files that say who we are may have changed.
+                    let again = status.code == StatusCode::UNAUTHORIZED.as_u16();
+                    if again {
+                        self.state().clients.clear();
+                    }
+                    return Err(Refused { again, why: format!("{server}: {} {}", status.code, status.message) });
                 }
                 Err(error) => failed.push(format!("{server}: {}", chain(&error))),
             }

@@ -264,3 +264,16 @@ async fn without_a_copy_a_start_waits_for_nodes_and_tells_which_kinds_it_has() {
     assert!(told(Kind::Node) && told(Kind::Namespace) && told(Kind::Pod) && !told(Kind::Policy), "{events:?}");
     assert_eq!(world.source.problems(), ["networkpolicies: not listed to the end since this start"]);
 }
+
+#[tokio::test]
+async fn an_object_that_is_refused_since_we_are_not_accepted_is_made_by_files_that_are_read_anew() {
+    let events = |code| ("events", [Reply::Status(code), Reply::Status(code)].into());
+    for (code, is_read_anew) in [(401, true), (403, false)] {
+        let world = World::over(TempDir::new().unwrap(), 1, [events(code)]);
+        for _ in 0..2 {
+            let refused = world.source.connection.create("/events", &serde_json::Value::Null).await.unwrap_err();
+            assert_eq!(refused.again, is_read_anew, "{}", refused.why);
+        }
+        assert_eq!(world.asked("/events").len(), if is_read_anew { 1 } else { 2 }, "{code}");
+    }
+}
