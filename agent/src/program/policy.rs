@@ -24,19 +24,14 @@ use crate::compile::{
     policy::{CLOSED, Change, Pinned, Rules},
 };
 
+/// In the time in which one key is asked for so many rows are read in batches, or fewer.
+const BATCHED: usize = 16;
+
 /// Rows that nothing points to any more, but that packets under way may still ask.
 #[derive(Debug, Default)]
 #[must_use = "they fill the map until they are buried"]
 pub struct Garbage {
     verdicts: Vec<VerdictKey>,
-}
-
-impl Garbage {
-    /// Whether there is none: then no barrier is needed.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.verdicts.is_empty()
-    }
 }
 
 impl From<BTreeSet<VerdictKey>> for Garbage {
@@ -152,7 +147,7 @@ impl Dataplane {
         }
     }
 
-    /// How many rows there will be at most. Rows are counted only where it could be too many.
+    /// How many rows there will be at most. Keys are looked for only where it could be too many.
     fn fit(
         &self,
         verdicts: &[(VerdictKey, VerdictRow)],
@@ -174,9 +169,35 @@ impl Dataplane {
     }
 }
 
-fn fit<K: Pod + Eq + Hash, V: Pod>(
+/// The keys of a map.
+trait Keys<K> {
+    fn capacity(&self) -> u32;
+    fn has(&self, key: &K) -> Result<bool, MapError>;
+    fn all(&self) -> Result<HashSet<K>, MapError>;
+}
+
+impl<K: Pod + Eq + Hash, V: Pod> Keys<K> for Table<K, V> {
+    fn capacity(&self) -> u32 {
+        Table::capacity(self)
+    }
+
+    fn has(&self, key: &K) -> Result<bool, MapError> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    fn all(&self) -> Result<HashSet<K>, MapError> {
+        let mut keys = HashSet::new();
+        self.each_batch(|rows, _| {
+            keys.extend(rows.iter().copied());
+            Ok(())
+        })?;
+        Ok(keys)
+    }
+}
+
+fn fit<K: Copy + Eq + Hash, V>(
     map: &'static str,
-    table: &Table<K, V>,
+    table: &impl Keys<K>,
     at_most: Option<usize>,
     put: &[(K, V)],
     remove: &[K],
@@ -185,11 +206,20 @@ fn fit<K: Pod + Eq + Hash, V: Pod>(
     if let Some(rows) = at_most.map(|rows| rows + put.len()).filter(|rows| *rows <= capacity as usize) {
         return Ok(rows);
     }
-    let mut keys = HashSet::new();
-    table.each_batch(|rows, _| {
-        keys.extend(rows.iter().copied());
-        Ok(())
-    })?;
+    // In a map that is full, as that of peers may be for long, each change comes here: only its own keys are looked for.
+    if let Some(rows) = at_most.filter(|rows| BATCHED * (put.len() + remove.len()) <= *rows) {
+        let mut rows = rows;
+        for key in remove {
+            rows = rows.saturating_sub(usize::from(table.has(key)?));
+        }
+        for (key, _) in put {
+            rows += usize::from(!table.has(key)?);
+        }
+        if rows <= capacity as usize {
+            return Ok(rows);
+        }
+    }
+    let mut keys = table.all()?;
     for key in remove {
         keys.remove(key);
     }
@@ -215,7 +245,45 @@ fn range(key: &RouteKey) -> Option<IpNet> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// A map for 100 rows.
+    struct Fake {
+        keys: HashSet<u32>,
+        /// How often all of them were read.
+        reads: Cell<usize>,
+    }
+
+    impl Keys<u32> for Fake {
+        fn capacity(&self) -> u32 {
+            100
+        }
+
+        fn has(&self, key: &u32) -> Result<bool, MapError> {
+            Ok(self.keys.contains(key))
+        }
+
+        fn all(&self) -> Result<HashSet<u32>, MapError> {
+            self.reads.set(self.reads.get() + 1);
+            Ok(self.keys.clone())
+        }
+    }
+
+    #[test]
+    fn of_a_full_map_not_every_change_reads_all() {
+        let map = Fake { keys: (0..100).collect(), reads: Cell::default() };
+        let of = |at_most, put: &[(u32, ())], remove: &[u32]| (fit("m", &map, at_most, put, remove), map.reads.get());
+        assert!(matches!(of(None, &[(0, ())], &[]), (Ok(100), 1)));
+        assert!(matches!(of(Some(100), &[(7, ())], &[]), (Ok(100), 1)), "a row that is there");
+        assert!(matches!(of(Some(100), &[(100, ()), (7, ())], &[8, 200]), (Ok(100), 1)), "one comes for one that goes");
+        assert!(matches!(of(Some(100), &[(7, ())], &[8]), (Ok(99), 1)));
+        // What was thought to be there at most was too much.
+        assert!(matches!(of(Some(110), &[(7, ())], &[8]), (Ok(99), 2)));
+        let too_many = of(Some(100), &[(100, ())], &[200]);
+        assert!(matches!(too_many, (Err(PolicyError::TooMany { rows: 101, .. }), 3)), "{too_many:?}");
+    }
 
     #[test]
     fn a_range_comes_back_from_its_key() {
