@@ -54,6 +54,12 @@ impl Default for Budget {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often all ranges were counted by this thread.
+    pub(super) static COUNTED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// How much of a rule set there is room for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(super) enum Room {
@@ -113,6 +119,8 @@ impl Policies {
         if at_most <= self.budget.ranges && self.sets.used().all(|(_, set)| set.room != Room::NoRanges) {
             return;
         }
+        #[cfg(test)]
+        COUNTED.set(COUNTED.get() + 1);
         let mut sets: Vec<_> = self.sets.used().collect();
         sets.sort_by(|(_, a), (_, b)| (a.ranges, &a.key).cmp(&(b.ranges, &b.key)));
         let mut ranges: BTreeSet<IpNet> = BTreeSet::new();
