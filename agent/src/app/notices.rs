@@ -64,9 +64,24 @@ impl Notices {
 
     /// Policies of this name are gone: nothing holds for them.
     pub(super) fn gone(&mut self, (namespace, name): &(String, String)) {
-        let of_policy = |policy: &PolicyName| policy.namespace == *namespace && policy.name == *name;
-        for (_, over) in self.said.iter_mut().filter(|((_, policy), _)| of_policy(policy)) {
-            over.get_or_insert_with(Instant::now);
+        self.end(namespace, name, |_| true);
+    }
+
+    /// This is the policy of its name now: nothing holds for one before it, which may have gone untold.
+    pub(super) fn is_there(&mut self, policy: &PolicyName) {
+        self.end(&policy.namespace, &policy.name, |uid| uid != policy.uid);
+    }
+
+    fn end(&mut self, namespace: &str, name: &str, is_gone: impl Fn(&str) -> bool) {
+        // By name in each reason: a start asks for every policy.
+        for reason in Reason::ALL {
+            let least = PolicyName { namespace: namespace.to_owned(), name: name.to_owned(), uid: String::new() };
+            let said = self.said.range_mut((reason, least)..);
+            let said = said
+                .take_while(|((of, policy), _)| *of == reason && policy.namespace == namespace && policy.name == name);
+            for (_, over) in said.filter(|((_, policy), _)| is_gone(&policy.uid)) {
+                over.get_or_insert_with(Instant::now);
+            }
         }
     }
 
@@ -140,6 +155,30 @@ mod tests {
         tokio::time::advance(QUIET).await;
         notices.forget();
         assert!(notices.said.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_one_name_nothing_lasts_but_what_holds_for_the_policy_that_is_there() {
+        let (mut notices, _from) = Notices::new();
+        let of = |uid: &str, name: &str| PolicyName { uid: uid.into(), ..policy(name) };
+        for one in [of("u1", "p"), of("u2", "p"), of("u1", "pp"), of("u1", "o")] {
+            for reason in Reason::ALL {
+                notices.set(reason, &one, Some(String::new()));
+            }
+        }
+        notices.is_there(&of("u2", "p"));
+        let last = |notices: &Notices| -> Vec<String> {
+            let last = notices.said.iter().filter(|(_, over)| over.is_none());
+            last.filter(|((reason, _), _)| *reason == Reason::ChangeSlow)
+                .map(|((_, of), _)| format!("{} {}", of.name, of.uid))
+                .collect()
+        };
+        assert_eq!(last(&notices), ["o u1", "p u2", "pp u1"]);
+        notices.gone(&("ns".into(), "p".into()));
+        assert_eq!(last(&notices), ["o u1", "pp u1"]);
+        tokio::time::advance(QUIET).await;
+        notices.forget();
+        assert_eq!(notices.said.len(), 2 * Reason::ALL.len());
     }
 
     #[tokio::test(start_paused = true)]

@@ -113,6 +113,8 @@ pub(super) struct Policing<R: Rows> {
     behind: Option<u64>,
     /// What the catalogue says of the source; `None`: nothing yet.
     source: Option<Vec<String>>,
+    /// The catalogue could not be told it.
+    source_unsaid: bool,
     /// Rows of the policy maps.
     rows: PolicyRows,
     /// Endpoints that are shut although their rules are known.
@@ -153,6 +155,7 @@ impl<R: Rows> Policing<R> {
             said: None,
             behind: None,
             source: None,
+            source_unsaid: false,
             rows: PolicyRows::default(),
             refused: BTreeSet::new(),
             over_budget: Vec::new(),
@@ -211,7 +214,7 @@ impl<R: Rows> Policing<R> {
                 About::Kind => told = true,
                 About::Policy(about) => {
                     if let Touched::Policy(policy) = &about {
-                        self.news.policies.insert(policy.clone());
+                        self.is_news(policy);
                         self.notice_refused_parts(policy);
                     }
                     self.news.since.entry(kind).or_insert(since);

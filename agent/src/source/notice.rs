@@ -27,6 +27,9 @@ pub struct Notice {
 }
 
 impl Reason {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::OverBudget, Self::PartRefused, Self::ChangeFailed, Self::ChangeSlow];
+
     /// As an Event has it.
     #[must_use]
     pub fn name(self) -> &'static str {

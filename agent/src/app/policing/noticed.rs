@@ -13,8 +13,21 @@ impl<R: Rows> Policing<R> {
             Some(policy) => {
                 let refused = (!policy.refused.is_empty()).then(|| policy.refused.join("; "));
                 let note = refused.map(|parts| format!("parts of it allow nothing, the rest counts: {parts}"));
-                self.notices.set(Reason::PartRefused, &lines::policy(key, policy), note);
+                let name = lines::policy(key, policy);
+                self.notices.is_there(&name);
+                self.notices.set(Reason::PartRefused, &name, note);
             }
+        }
+    }
+
+    /// A policy came, changed or went.
+    pub(super) fn is_news(&mut self, key: &PodKey) {
+        // While nothing is written who came and went again is nobody's news, and what went the catalogue tells when all is compiled anew.
+        let waits = self.retry.is_some() || self.policies.is_none();
+        if waits && !self.cluster.policies.contains_key(key) {
+            self.news.policies.remove(key);
+        } else {
+            self.news.policies.insert(key.clone());
         }
     }
 

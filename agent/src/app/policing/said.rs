@@ -48,8 +48,16 @@ impl<R: Rows> Policing<R> {
             return;
         }
         match self.catalogue.append(&[Line::Source { problems: problems.clone() }]) {
-            Ok(()) => self.source = Some(problems),
-            Err(error) => tracing::warn!(%error, "the catalogue does not say what the source cannot tell; tried again"),
+            Ok(()) => {
+                self.source = Some(problems);
+                self.source_unsaid = false;
+            }
+            Err(error) => {
+                // Tried again with each event.
+                if !std::mem::replace(&mut self.source_unsaid, true) {
+                    tracing::warn!(%error, "the catalogue does not say what the source cannot tell; tried again");
+                }
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Notices as Events (events.k8s.io/v1) at the apiserver.
 //!
-//! Invariant: one an object, reason and node as long as the apiserver keeps it (an hour, by its default), over restarts of the agent too:
-//! the Event's name says all three, and one that is there is left as it is. Nobody waits for one to be written.
+//! Invariant: at most one an object, reason and node as long as the apiserver keeps it (an hour, by its default), over restarts of the agent
+//! too: the Event's name says all three, and one that is there is left as it is. Nobody waits for one to be written: what finds too many
+//! before it is dropped.
 
 use std::{sync::Arc, time::Duration};
 

@@ -49,3 +49,28 @@ async fn a_change_that_took_long_and_parts_that_are_refused_are_told_of_at_their
     world.policing.take(&mut world.maps, vec![refused("good", &["spec"])], since);
     assert_eq!(world.notices(), [(Reason::PartRefused, "good".to_owned()), (Reason::ChangeSlow, "good".to_owned())]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_names_that_come_and_go_while_a_change_is_refused_none_is_kept_and_none_stays() {
+    let mut world = World::new();
+    world.tell(vec![pod("a"), deny()]);
+    world.put(1, "a");
+    world.maps.stuck = true;
+    let named = |name: &str| {
+        let Event::Policy(_, policy) = deny() else { unreachable!() };
+        Event::Policy(key(name), policy)
+    };
+    world.tell(vec![Event::PolicyGone(key("deny"))]);
+    for n in 0..50 {
+        let name = format!("p{n}");
+        world.tell(vec![named(&name)]);
+        world.tell(vec![Event::PolicyGone(key(&name))]);
+    }
+    world.tell(vec![named("last")]);
+    let of = |names: &[&str]| names.iter().map(|name| key(name)).collect::<BTreeSet<_>>();
+    assert_eq!(world.policing.news.policies, of(&["deny", "last"]));
+    world.maps.stuck = false;
+    world.policing.try_again(&mut world.maps);
+    let known: Vec<_> = world.catalogue().policies.into_keys().map(|policy| policy.name).collect();
+    assert_eq!(known, ["last"]);
+}
