@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 use osmia_maps::{
     Access, MapError, Pins,
-    catalogue::{self, Catalogue},
+    catalogue::{self, Index},
     tables,
 };
 use tokio::{
@@ -153,7 +153,8 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
         ..Limits::default()
     };
     let file = catalogue::path(&args.run);
-    let names = Catalogue::read(&file).with_context(|| format!("cannot read {}", file.display()))?.endpoints;
+    // What its rules say is read where it is asked for.
+    let names = Index::read(&file).with_context(|| format!("cannot read {}", file.display()))?.rest().endpoints.clone();
     let (facts, pods) = (model.facts(), model.pods());
     let attachments = Attachments::open(&args.state, &boot_id, facts, pods.as_ref(), &names, outside, limits).await?;
     journal.done();
