@@ -1,19 +1,20 @@
 //! `--source folder:DIR`: the manifests in `DIR` and the status files in `DIR/status`.
 //!
 //! Invariant: a bad file keeps its last good objects, over a restart too; the other files apply. An object goes only when every file that
-//! held it is gone or holds it no more.
+//! held it is gone or holds it no more. All is told once they were
+//! read and of each manifest is known what it said last, when it was good: else it may hold a policy that nobody knows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::ErrorKind,
-    mem,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::Result;
-use tokio::time::Instant;
+use serde_json::value::to_raw_value;
+use tokio::time::{self, Instant};
 
 pub mod files;
 pub mod manifest;
@@ -23,7 +24,7 @@ use files::{FileId, Files};
 use manifest::Refused;
 use watch::{Change, Watch};
 
-use super::{arrival::Lookout, object::Object, saved::Saved};
+use super::{arrival::Lookout, copy::DiskCopy, object::Object};
 use crate::model::{Event, Kind};
 
 /// Longest manifest that is read, bytes.
@@ -35,12 +36,14 @@ type Stamp = (u64, u64, (i64, i64), (i64, i64), u64);
 /// A watched folder.
 pub struct Folder {
     dir: PathBuf,
-    saved: Saved<FileId>,
+    copy: DiskCopy<FileId>,
     files: Files,
     stamps: BTreeMap<FileId, Stamp>,
     /// The folder itself is missing.
     missing: bool,
-    /// It was said that all there is was told, once the folder was read.
+    /// All its files were looked at once.
+    is_listed: bool,
+    /// It was said that all there is was told.
     told: bool,
 }
 
@@ -65,10 +68,22 @@ impl FolderSource {
 
     /// Waits for changes; they and when the first of them came. Cancel-safe.
     pub async fn next(&mut self) -> (Vec<Event>, Instant) {
-        let (change, since) = self.watch.changed(&mut self.lookout.look()).await;
+        let mut look = self.lookout.look();
+        let changed = self.watch.changed(&mut look);
+        let (change, since) = match self.folder.copy.due() {
+            None => changed.await,
+            Some(due) => match time::timeout_at(due, changed).await {
+                Ok(changed) => changed,
+                // The disk is tried again, whether there is news or not.
+                Err(_) => {
+                    self.folder.copy.save();
+                    return (Vec::new(), due);
+                }
+            },
+        };
         let events = match change {
             Change::Everything => self.folder.scan(),
-            Change::Files(files) => files.iter().flat_map(|file| self.folder.read(file)).collect(),
+            Change::Files(files) => self.folder.read_all(&files),
         };
         (events, since)
     }
@@ -86,24 +101,25 @@ impl Folder {
     /// # Errors
     /// The state folder cannot be used.
     pub fn open(dir: &Path, state: &Path) -> Result<(Self, Vec<Event>)> {
-        let (saved, records) = Saved::open(&state.join("source").join("folder"))?;
+        let mut files = Files::default();
+        let mut events = Vec::new();
+        let copy = DiskCopy::open(&state.join("source").join("folder"), |file: FileId, objects: Vec<Object>, _| {
+            events.extend(files.set(&file, objects));
+        })?;
         let mut folder = Self {
             dir: dir.to_owned(),
-            saved,
-            files: Files::default(),
+            copy,
+            files,
             stamps: BTreeMap::new(),
             missing: false,
+            is_listed: false,
             told: false,
         };
-        let mut events = Vec::new();
-        let is_known = !records.is_empty();
-        for (file, objects) in records {
-            events.extend(folder.files.set(&file, objects));
-        }
-        events.extend(folder.scan());
-        if is_known && !folder.told {
+        // Before what is news since then.
+        if folder.copy.is_whole() {
             events.extend(Kind::ALL.map(Event::Remembered));
         }
+        events.extend(folder.scan());
         Ok((folder, events))
     }
 
@@ -127,20 +143,33 @@ impl Folder {
             tracing::info!(folder = %self.dir.display(), "the folder of manifests is there again");
             self.missing = false;
         }
-        let mut events = Vec::new();
-        for file in self.files.known().union(&found) {
-            events.extend(self.read(file));
-        }
-        events.extend(self.all_told());
+        found.extend(self.files.known());
+        self.is_listed = true;
+        self.read_all(&found)
+    }
+
+    /// Reads those of these files that changed.
+    fn read_all(&mut self, files: &BTreeSet<FileId>) -> Vec<Event> {
+        let mut events: Vec<Event> = files.iter().flat_map(|file| self.read(file)).collect();
+        events.extend(self.tell_all());
         events
     }
 
-    /// All there is was told, of each kind; nothing where it was said before.
-    fn all_told(&mut self) -> Vec<Event> {
-        match mem::replace(&mut self.told, true) {
-            true => Vec::new(),
-            false => Kind::ALL.map(Event::Told).into(),
+    /// Bad manifests of which it is not known what they said last. What a copy that is not whole has of them may be older than that.
+    fn awaited(&self) -> impl Iterator<Item = &FileId> {
+        let manifests = self.files.bad().keys().filter(|file| !file.status && !self.told);
+        manifests.filter(|file| !self.copy.is_whole() || self.files.objects(file).is_empty())
+    }
+
+    /// All there is was told, of each kind, if it was; nothing where that was said before.
+    fn tell_all(&mut self) -> Vec<Event> {
+        if self.told || !self.is_listed || self.awaited().next().is_some() {
+            return Vec::new();
         }
+        self.told = true;
+        self.copy.make_whole();
+        self.copy.save();
+        Kind::ALL.map(Event::Told).into()
     }
 
     /// Reads one file if it changed.
@@ -161,7 +190,8 @@ impl Folder {
         let Some(stamp) = stamp else {
             self.stamps.remove(file);
             if !self.files.objects(file).is_empty() {
-                self.keep(file, &[]);
+                self.copy.put(file.clone(), None, false);
+                self.copy.save();
             }
             return self.files.remove(file);
         };
@@ -184,11 +214,11 @@ impl Folder {
         let named = tracing::error_span!("manifest", %file);
         match named.in_scope(|| text.and_then(|text| manifest::parse(&text))) {
             Ok(objects) => {
+                if let Err(error) = self.keep(file, &objects) {
+                    return self.refuse(file, Refused { line: 0, why: error.to_string() });
+                }
                 if self.files.bad().contains_key(file) {
                     tracing::info!(%file, "the manifest is good again");
-                }
-                if self.files.objects(file) != objects.as_slice() {
-                    self.keep(file, &objects);
                 }
                 self.files.set(file, objects)
             }
@@ -200,14 +230,21 @@ impl Folder {
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let missing = self.missing.then(|| format!("{}: missing", self.dir.display()));
-        missing.into_iter().chain(self.files.bad().iter().map(|(file, why)| format!("{file}: {why}"))).collect()
+        let bad = self.files.bad().iter().map(|(file, why)| format!("{file}: {why}"));
+        let awaited =
+            self.awaited().map(|file| format!("{file}: new pods are isolated before it is good: it may hold a policy"));
+        missing.into_iter().chain(bad).chain(awaited).chain(self.copy.problem().map(str::to_owned)).collect()
     }
 
-    fn keep(&mut self, file: &FileId, objects: &[Object]) {
-        let objects = Some(objects).filter(|objects| !objects.is_empty());
-        if let Err(error) = self.saved.keep([(file, objects)]) {
-            tracing::error!(%file, error = format!("{error:#}"), "a restart would not know the last good state of this file");
+    /// Before it is told that a file has these objects.
+    fn keep(&mut self, file: &FileId, objects: &[Object]) -> serde_json::Result<()> {
+        let before = self.files.objects(file);
+        if before != objects {
+            let text = if objects.is_empty() { None } else { Some(to_raw_value(objects)?) };
+            self.copy.put(file.clone(), text, before.is_empty());
+            self.copy.save();
         }
+        Ok(())
     }
 
     fn refuse(&mut self, file: &FileId, why: Refused) -> Vec<Event> {

@@ -3,7 +3,7 @@
 //! Invariant: a file of lines `[key, value or null]`, the last line of a key counts. It is appended to, and rewritten (by rename) when half
 //! of it is out of date, without holding its values in memory, and by a thread: of a large cluster it has tens of megabytes, and whoever
 //! keeps something has packets and pods that wait for him. A crash leaves the old or the new file, at worst with its last line torn, which
-//! is dropped. No fsync: what is lost with the power is asked for again.
+//! is dropped. Lines that cannot be read stay until it is rewritten. No fsync: what is lost with the power is asked for again.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use serde::{Serialize, de::DeserializeOwned, de::IgnoredAny};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 /// Bytes that may be out of date before a rewrite is worth it.
 const SLACK: u64 = 1 << 20;
@@ -27,7 +28,7 @@ pub(super) struct Saved<K> {
     /// Bytes now, and after the last rewrite.
     size: u64,
     rewritten: u64,
-    /// What some line said is not known.
+    /// Lines of it cannot be read.
     is_damaged: bool,
     /// The shorter file beside it.
     shorter: Option<Shorter>,
@@ -43,11 +44,11 @@ struct Shorter {
 }
 
 impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
-    /// Opens or makes the file and reads what is there. Lines that cannot be read are dropped, from the file as well, and said.
+    /// Opens or makes the file and reads what is there, but for lines that cannot be read.
     ///
     /// # Errors
     /// The file cannot be read or made.
-    pub(super) fn open<V: Serialize + DeserializeOwned>(path: &Path) -> Result<(Self, BTreeMap<K, V>)> {
+    pub(super) fn open(path: &Path) -> Result<(Self, BTreeMap<K, Box<RawValue>>)> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
@@ -55,7 +56,7 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
         let mut values = BTreeMap::new();
         let (mut damaged, mut size, mut torn) = (0, 0, false);
         lines(path, u64::MAX, |line, is_whole| {
-            match serde_json::from_slice::<(K, Option<V>)>(line) {
+            match parse(line) {
                 Ok((key, Some(value))) if is_whole => drop(values.insert(key, value)),
                 Ok((key, None)) if is_whole => drop(values.remove(&key)),
                 // The last one, whose writing was cut short: it was in force nowhere yet.
@@ -71,20 +72,14 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
         file.set_len(size).with_context(|| format!("cannot write {}", path.display()))?;
         let is_damaged = damaged > 0;
         let path = path.to_owned();
-        let mut saved = Self { path, file, size, rewritten: 0, is_damaged, shorter: None, key: PhantomData };
+        let saved = Self { path, file, size, rewritten: 0, is_damaged, shorter: None, key: PhantomData };
         if is_damaged || torn {
-            tracing::warn!(file = %saved.path.display(), lines = damaged, torn, "dropped what cannot be read of the last known state");
-        }
-        if is_damaged && let Err(error) = saved.begin_anew(&values) {
-            tracing::warn!(
-                error = format!("{error:#}"),
-                "what cannot be read stays in the file: the next start says it again"
-            );
+            tracing::warn!(file = %saved.path.display(), lines = damaged, torn, "lines of the last known state cannot be read");
         }
         Ok((saved, values))
     }
 
-    /// Whether lines could not be read when it was opened, so that nobody knows what they said.
+    /// Whether there are lines that cannot be read, so that nobody knows what they said.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
@@ -121,51 +116,63 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
         Ok(())
     }
 
+    /// Takes away what cannot be read, at once. Whoever lives by what is there has said before what that means; so has who keeps anything in a
+    /// file that is damaged still, since the next shorter one is without it too.
+    ///
+    /// # Errors
+    /// The file cannot be written; what was there stays.
+    pub(super) fn mend(&mut self) -> Result<()> {
+        if !self.is_damaged {
+            return Ok(());
+        }
+        let shorter = match self.shorter.take() {
+            Some(shorter) => shorter,
+            None => self.begin()?,
+        };
+        self.adopt(shorter)
+    }
+
     /// Begins to write the shorter file where it is worth it; once it is written, it takes this one's place.
     fn shorten(&mut self) -> Result<()> {
         match self.shorter.take() {
-            None if self.size > 2 * self.rewritten + SLACK => {
-                let (path, new) = (self.path.clone(), self.beside());
-                let of = self.file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
-                let write = move || Self::write_last(&path, of, &new);
-                let thread = thread::Builder::new().name("shorten".into()).spawn(write);
-                self.shorter = Some(Shorter { of, thread: thread.context("cannot start a thread")? });
-                Ok(())
-            }
-            Some(Shorter { of, thread }) if thread.is_finished() => {
-                let written = thread.join().unwrap_or_else(|_| Err(anyhow!("the thread that shortens it ended")));
-                let (path, mut last) = (self.path.clone(), 0);
-                self.replace(|new| {
-                    last = written?;
-                    Ok(last + add_rest(&path, of, new)?)
-                })?;
-                // What came meanwhile may be out of date already.
-                self.rewritten = last;
-                Ok(())
-            }
-            shorter => {
-                self.shorter = shorter;
-                Ok(())
-            }
+            None if self.is_damaged || self.size > 2 * self.rewritten + SLACK => self.shorter = Some(self.begin()?),
+            Some(shorter) if shorter.thread.is_finished() => self.adopt(shorter)?,
+            shorter => self.shorter = shorter,
         }
+        Ok(())
     }
 
-    fn beside(&self) -> PathBuf {
-        self.path.with_extension("new")
+    fn begin(&self) -> Result<Shorter> {
+        let (path, new) = (self.path.clone(), self.beside());
+        let of = self.file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
+        let write = move || Self::write_last(&path, of, &new);
+        let thread = thread::Builder::new().name("shorten".into()).spawn(write);
+        Ok(Shorter { of, thread: thread.context("cannot start a thread")? })
     }
 
-    /// Leaves nothing but these.
-    fn begin_anew<V: Serialize>(&mut self, values: &BTreeMap<K, V>) -> Result<()> {
-        let written = |new: &Path| -> Result<u64> {
-            let mut text = Vec::new();
-            for (key, value) in values {
-                serde_json::to_writer(&mut text, &(key, Some(value)))?;
-                text.push(b'\n');
-            }
-            fs::write(new, &text).with_context(|| format!("cannot write {}", new.display()))?;
-            Ok(text.len() as u64)
-        };
-        self.replace(written)
+    /// Puts the shorter file in the place of this one, when it is written.
+    fn adopt(&mut self, Shorter { of, thread }: Shorter) -> Result<()> {
+        let written = thread.join().unwrap_or_else(|_| Err(anyhow!("the thread that shortens it ended")));
+        let (path, mut last) = (self.path.clone(), 0);
+        self.replace(|new| {
+            last = written?;
+            Ok(last + add_rest(&path, of, new)?)
+        })?;
+        // What came meanwhile may be out of date already.
+        self.rewritten = last;
+        Ok(())
+    }
+
+    /// Leaves nothing. Needs no room on the disk.
+    ///
+    /// # Errors
+    /// It cannot be written; what was there stays.
+    pub(super) fn empty(&mut self) -> Result<()> {
+        // It would bring back what is gone.
+        self.discard();
+        self.file.set_len(0).with_context(|| format!("cannot write {}", self.path.display()))?;
+        (self.size, self.rewritten, self.is_damaged) = (0, 0, false);
+        Ok(())
     }
 
     /// Puts the file that `write` writes, which gives its size, in the place of this one.
@@ -180,7 +187,7 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
             let _ = fs::remove_file(&new);
         })?;
         self.file = append(&self.path)?;
-        (self.size, self.rewritten) = (size, size);
+        (self.size, self.rewritten, self.is_damaged) = (size, size, false);
         Ok(())
     }
 
@@ -195,7 +202,7 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
         let mut last: BTreeMap<K, usize> = BTreeMap::new();
         let mut at = 0;
         lines(path, of, |line, _| {
-            if let Ok((key, value)) = serde_json::from_slice::<(K, Option<IgnoredAny>)>(line) {
+            if let Ok((key, value)) = parse(line) {
                 match value {
                     Some(_) => last.insert(key, at),
                     None => last.remove(&key),
@@ -223,12 +230,24 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
     }
 }
 
+impl<K> Saved<K> {
+    fn beside(&self) -> PathBuf {
+        self.path.with_extension("new")
+    }
+
+    /// Waits for the shorter file that is being written, which nobody wants any more.
+    fn discard(&mut self) {
+        let Some(Shorter { thread, .. }) = self.shorter.take() else { return };
+        // What the thread says is of no use any more.
+        let _ = thread.join();
+        let _ = fs::remove_file(self.beside());
+    }
+}
+
 impl<K> Drop for Saved<K> {
     fn drop(&mut self) {
-        let Some(Shorter { thread, .. }) = self.shorter.take() else { return };
-        // Whoever opens the file next finds nobody who writes beside it. What the thread says is of no use any more.
-        let _ = thread.join();
-        let _ = fs::remove_file(self.path.with_extension("new"));
+        // Whoever opens the file next finds nobody who writes beside it.
+        self.discard();
     }
 }
 
@@ -240,6 +259,11 @@ fn add_rest(path: &Path, of: u64, new: &Path) -> Result<u64> {
         io::copy(&mut file, &mut OpenOptions::new().append(true).open(new)?)
     };
     added().with_context(|| format!("cannot write {}", new.display()))
+}
+
+/// Of one line, without its end.
+fn parse<K: DeserializeOwned>(line: &[u8]) -> serde_json::Result<(K, Option<Box<RawValue>>)> {
+    serde_json::from_slice(line)
 }
 
 fn append(path: &Path) -> Result<File> {
@@ -268,7 +292,8 @@ mod tests {
     type Values = BTreeMap<String, Vec<u32>>;
 
     fn open(path: &Path) -> (Saved<String>, Values) {
-        Saved::open(path).unwrap()
+        let (saved, texts) = Saved::open(path).unwrap();
+        (saved, texts.into_iter().map(|(key, text)| (key, serde_json::from_str(text.get()).unwrap())).collect())
     }
 
     #[test]
@@ -295,16 +320,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_gone_from_the_file_after_one_start() {
+    fn what_cannot_be_read_stays_until_it_is_mended() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("file");
-        // No line, no key, and a value of another kind.
-        fs::write(&path, b"[\"a\",[1]]\n[\"b\",[2]\n[3,[3]]\n[\"c\",{}]\n").unwrap();
+        // No line, no key, no text.
+        fs::write(&path, b"[\"a\",[1]]\n[\"b\",[2]\n[3,[3]]\n[\"c\",\"\xff\"]\n").unwrap();
         let (saved, values) = open(&path);
         assert!(saved.is_damaged());
-        assert_eq!(fs::read(&path).unwrap(), b"[\"a\",[1]]\n");
-        let (saved, again) = open(&path);
-        assert_eq!((saved.is_damaged(), again), (false, values));
+        drop(saved);
+        let (mut saved, again) = open(&path);
+        assert!(saved.is_damaged() && again == values, "whoever opened it may have said nothing of it yet");
+        saved.keep([(&"d".to_owned(), Some(&vec![4]))]).unwrap();
+        saved.mend().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"[\"a\",[1]]\n[\"d\",[4]]\n");
+        assert!(!open(&path).0.is_damaged());
         // What a killed agent did not write to its end says nothing that was in force.
         fs::write(&path, b"[\"a\",[1]]\n[\"b\",[2").unwrap();
         assert!(!open(&path).0.is_damaged());

@@ -162,7 +162,7 @@ fn hidden_files_other_suffixes_and_folders_are_not_read() {
     fs::write(world.dir.path().join("z.yaml"), b"kind: Node\n\xff").unwrap();
     let folder = world.open();
     assert!(world.nodes().is_empty());
-    assert_eq!(folder.problems(), ["z.yaml: line 2: not UTF-8"]);
+    assert_eq!(folder.problems()[0], "z.yaml: line 2: not UTF-8");
 }
 
 /// Waits for events until the cluster looks as wanted.
@@ -244,4 +244,133 @@ fn all_is_told_once_the_folder_was_read_or_is_known_from_before() {
     world.open();
     assert_eq!((world.cluster.untold(), world.nodes()), (vec![], vec!["a"]), "what it said last is known");
     fs::create_dir(&dir).unwrap();
+}
+
+fn policy(name: &str) -> String {
+    format!("kind: NetworkPolicy\nmetadata: {{namespace: shop, name: {name}}}\nspec: {{podSelector: {{}}}}\n")
+}
+
+/// A world whose folder was read whole and is missing now; its path.
+fn unmounted(manifests: &[(&str, String)]) -> (World, std::path::PathBuf) {
+    let mut world = World::new();
+    for (name, text) in manifests {
+        world.write(name, text);
+    }
+    drop(world.open());
+    assert_eq!(world.cluster.untold(), []);
+    let copy = world.state.path().join("source/folder");
+    fs::remove_dir_all(world.dir.path()).unwrap();
+    (world, copy)
+}
+
+#[test]
+fn a_copy_that_is_damaged_is_not_lived_by_nor_by_the_next_start() {
+    let (mut world, copy) = unmounted(&[("nodes.yaml", node("a")), ("policies.yaml", policy("deny"))]);
+    let text = fs::read_to_string(&copy).unwrap();
+    for damage in ["\u{0}", "7"] {
+        let damaged = text.replace("[{\"Policy\"", &format!("[{damage}{{\"Policy\""));
+        assert_ne!(damaged, text);
+        fs::write(&copy, damaged).unwrap();
+        for start in ["the first start", "the next"] {
+            drop(world.open());
+            assert_eq!(world.nodes(), ["a"], "what can be read of it is known");
+            assert_eq!(world.cluster.untold(), Kind::ALL, "{start}: its policies are not known");
+        }
+    }
+    fs::create_dir(world.dir.path()).unwrap();
+    world.write("nodes.yaml", &node("a"));
+    drop(world.open());
+    assert_eq!(world.cluster.untold(), [], "the folder says all");
+    fs::remove_dir_all(world.dir.path()).unwrap();
+    drop(world.open());
+    assert_eq!((world.cluster.untold(), world.nodes()), (vec![], vec!["a"]), "and it is known again");
+    fs::create_dir(world.dir.path()).unwrap();
+}
+
+#[test]
+fn a_copy_whose_writing_was_cut_short_is_not_lived_by() {
+    let (mut world, copy) = unmounted(&[("nodes.yaml", node("a")), ("policies.yaml", policy("deny"))]);
+    let text = fs::read_to_string(&copy).unwrap();
+    for lines in 0..text.lines().count() {
+        let length = text.lines().take(lines).map(|line| line.len() + 1).sum();
+        fs::write(&copy, &text[..length]).unwrap();
+        drop(world.open());
+        assert_eq!(world.cluster.untold(), Kind::ALL, "after {lines} lines of {text}");
+    }
+    fs::write(&copy, &text).unwrap();
+    drop(world.open());
+    assert_eq!((world.cluster.untold(), world.cluster.policies.len()), (vec![], 1));
+    fs::create_dir(world.dir.path()).unwrap();
+}
+
+#[test]
+fn nothing_is_told_to_be_all_while_a_manifest_is_bad_that_was_never_good() {
+    let mut world = World::new();
+    world.write("nodes.yaml", &node("a"));
+    world.write("policies.yaml", &(policy("deny") + "---\nkind: NetworkPolicy\nmetadata: 7\n"));
+    fs::create_dir(world.dir.path().join("status")).unwrap();
+    world.write("status/s.yaml", "]");
+    let mut folder = world.open();
+    assert_eq!((world.nodes(), world.cluster.untold()), (vec!["a"], Kind::ALL.to_vec()));
+    let problems = folder.problems();
+    let says =
+        |text: &str| problems.iter().any(|problem| problem.starts_with("policies.yaml: ") && problem.contains(text));
+    assert!(problems.len() == 3 && says("new pods are isolated"), "{problems:?}");
+    drop(world.open());
+    assert_eq!(world.cluster.untold(), Kind::ALL, "nor by the next start");
+    world.write("policies.yaml", &policy("deny"));
+    let events = folder.scan();
+    world.take(events);
+    assert_eq!((world.cluster.untold(), world.cluster.policies.len()), (vec![], 1));
+    assert_eq!(folder.problems().len(), 1, "the status file");
+    // What was good once holds, also over a restart. A new one that is bad takes nothing back, but after a restart nobody knows that it is new.
+    world.write("policies.yaml", "]");
+    drop(world.open());
+    assert_eq!((world.cluster.untold(), world.cluster.is_old(), world.cluster.policies.len()), (vec![], false, 1));
+    world.write("more.yaml", "]");
+    world.write("pods.yaml", "kind: Pod\nmetadata: {namespace: shop, name: new}\n");
+    let mut folder = world.open();
+    assert!(world.cluster.untold().is_empty() && world.cluster.is_old(), "it may hold a policy");
+    assert_eq!(world.cluster.early.len(), 1, "of which a pod may be in want");
+    fs::remove_file(world.dir.path().join("more.yaml")).unwrap();
+    let events = folder.scan();
+    world.take(events);
+    assert!(!world.cluster.is_old() && world.cluster.early.is_empty());
+}
+
+#[test]
+fn a_bad_manifest_of_a_damaged_copy_may_have_held_more() {
+    let mut world = World::new();
+    world.write("policies.yaml", &policy("old"));
+    let mut folder = world.open();
+    world.write("policies.yaml", &policy("newer"));
+    folder.scan();
+    drop(folder);
+    let copy = world.state.path().join("source/folder");
+    let text = fs::read_to_string(&copy).unwrap();
+    fs::write(&copy, text.replace("newer", "\u{0}")).unwrap();
+    world.write("policies.yaml", "]");
+    for _ in 0..2 {
+        drop(world.open());
+        assert_eq!((world.cluster.untold(), world.cluster.policies.len()), (Kind::ALL.to_vec(), 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_disk_refused_is_kept_once_it_can_be() {
+    let mut world = World::new();
+    let (mut source, _) = FolderSource::start(world.dir.path(), world.state.path()).unwrap();
+    source.folder.copy.refuse(true);
+    world.write("1.yaml", &node("a"));
+    until(&mut world, &mut source, &["a"]).await;
+    assert!(source.problems()[0].contains("a restart would not know the last state"), "{:?}", source.problems());
+    source.folder.copy.refuse(false);
+    while !source.problems().is_empty() {
+        let next = tokio::time::timeout(Duration::from_secs(30), source.next()).await;
+        next.expect("nothing happens any more in the folder, and the disk is not tried again");
+    }
+    fs::remove_dir_all(world.dir.path()).unwrap();
+    drop(world.open());
+    assert_eq!((world.nodes(), world.cluster.untold()), (vec!["a"], vec![]));
+    fs::create_dir(world.dir.path()).unwrap();
 }

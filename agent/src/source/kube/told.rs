@@ -1,32 +1,28 @@
 //! What was told, against what the apiserver says now.
+//!
+//! Invariant: a kind is told to be all there once it was listed to its end and of each of its objects is known what it
+//! said last.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::Hasher as _,
-    mem,
     path::Path,
-    time::Duration,
 };
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
 use crate::{
     model::{Event, Kind},
     source::{
+        copy::DiskCopy,
         object::{Key, Object},
-        saved::Saved,
     },
 };
 
 /// How many kinds there are.
 pub(super) const KINDS: usize = Kind::ALL.len();
-
-/// After the disk refused; each time that it does again it is twice as long, to at most a minute.
-const AGAIN: Duration = Duration::from_secs(2);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
 
 /// What a watch says of its kind.
 #[derive(Debug)]
@@ -39,14 +35,6 @@ pub(super) enum News {
     Gone(Key),
     /// The list is complete: what was not in it is gone.
     End,
-}
-
-/// What a line on disk is about.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-enum Line {
-    /// Every kind was listed to its end once: without it, a policy may be missing and the copy is not to be lived by.
-    Complete,
-    Object(Key),
 }
 
 /// One object that was told.
@@ -63,21 +51,16 @@ struct Listed {
     round: u32,
     /// Listed to its end by this process.
     complete: bool,
+    /// It was said that all of it was told.
+    told: bool,
 }
 
 /// All that was told.
 pub(super) struct Told {
     kinds: [Listed; KINDS],
-    saved: Saved<Line>,
-    /// Not on disk yet.
-    unsaved: BTreeMap<Line, Option<Box<RawValue>>>,
-    has_copy: bool,
-    /// Why the disk has not all of it.
-    unkept: Option<String>,
-    /// When the disk, which refused, is tried again, and how long that was put off.
-    again: Option<(Instant, Duration)>,
-    /// Objects that cannot be read, and why.
-    unreadable: BTreeMap<Key, String>,
+    copy: DiskCopy<Key>,
+    /// Objects that cannot be read, why, and the last list that had them.
+    unreadable: BTreeMap<Key, (String, u32)>,
 }
 
 impl Told {
@@ -86,58 +69,22 @@ impl Told {
     /// # Errors
     /// It cannot be opened.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Event>)> {
-        let (saved, lines) = Saved::open::<Box<RawValue>>(path)?;
-        let mut told = Self {
-            kinds: Default::default(),
-            saved,
-            unsaved: BTreeMap::new(),
-            has_copy: false,
-            unkept: None,
-            again: None,
-            unreadable: BTreeMap::new(),
-        };
+        let mut kinds: [Listed; KINDS] = Default::default();
         let mut events = Vec::new();
-        let mut unreadable = Vec::new();
-        for (line, text) in lines {
-            let Line::Object(key) = line else {
-                told.has_copy = true;
-                continue;
-            };
-            match serde_json::from_str::<Object>(text.get()) {
-                Ok(object) => {
-                    let known = Known { print: print(&text), round: 0 };
-                    told.kinds[kind(&key) as usize].known.insert(key, known);
-                    events.push(object.told());
-                }
-                Err(error) => unreadable.push((key, error.to_string())),
-            }
-        }
-        if told.saved.is_damaged() || !unreadable.is_empty() {
-            told.drop_damage(unreadable);
-        }
-        if told.has_copy {
+        let copy = DiskCopy::open(path, |key: Key, object: Object, text| {
+            let known = Known { print: print(text), round: 0 };
+            kinds[kind(&key) as usize].known.insert(key, known);
+            events.push(object.told());
+        })?;
+        if copy.is_whole() {
             events.extend(Kind::ALL.map(Event::Remembered));
         }
-        Ok((told, events))
-    }
-
-    /// Not all of the copy can be read, and what is missing may be a policy: it is not lived by, and the next start does not read it again.
-    fn drop_damage(&mut self, unreadable: Vec<(Key, String)>) {
-        let (objects, first) = (unreadable.len(), unreadable.first());
-        tracing::error!(
-            objects,
-            ?first,
-            "the copy of what the apiserver said last is damaged: it has to answer before policy begins"
-        );
-        self.has_copy = false;
-        self.unsaved.insert(Line::Complete, None);
-        self.unsaved.extend(unreadable.into_iter().map(|(key, _)| (Line::Object(key), None)));
-        self.save();
+        Ok((Self { kinds, copy, unreadable: BTreeMap::new() }, events))
     }
 
     /// Whether what was on disk is the whole of what an apiserver said some time.
     pub(super) fn has_copy(&self) -> bool {
-        self.has_copy
+        self.copy.is_whole()
     }
 
     /// Whether each kind was listed to its end.
@@ -160,83 +107,76 @@ impl Told {
                 let text = match to_raw_value(&object) {
                     Ok(text) => text,
                     Err(error) => {
-                        self.unreadable.insert(key, error.to_string());
+                        self.unreadable.insert(key, (error.to_string(), of.round));
                         return;
                     }
                 };
-                let now = Known { print: print(&text), round: of.round };
-                let before = of.known.insert(key.clone(), now);
-                if before.is_none_or(|known| known.print != print(&text)) {
-                    self.unsaved.insert(Line::Object(key), Some(text));
+                let print = print(&text);
+                let before = of.known.insert(key.clone(), Known { print, round: of.round });
+                if before.as_ref().is_none_or(|known| known.print != print) {
+                    self.copy.put(key, Some(text), before.is_none());
                     events.push(object.told());
                 }
             }
             News::Is(key, Err(why)) => {
                 let round = of.round;
                 let kept = of.known.get_mut(&key).map(|known| known.round = round).is_some();
-                if self.unreadable.insert(key.clone(), why.clone()).as_ref() != Some(&why) {
+                let before = self.unreadable.insert(key.clone(), (why.clone(), round));
+                if before.is_none_or(|(before, _)| before != why) {
                     tracing::error!(?key, why, kept, "an object cannot be read; what it said last stays");
                 }
             }
             News::Gone(key) => {
                 self.unreadable.remove(&key);
                 if of.known.remove(&key).is_some() {
-                    self.unsaved.insert(Line::Object(key.clone()), None);
+                    self.copy.put(key.clone(), None, false);
                     events.push(key.gone());
                 }
             }
             News::End => {
-                let is_first = !mem::replace(&mut of.complete, true);
+                of.complete = true;
                 let round = of.round;
+                self.unreadable.retain(|key, (_, last)| self::kind(key) != kind || *last == round);
                 for (key, _) in of.known.extract_if(.., |_, known| known.round != round) {
-                    self.unreadable.remove(&key);
-                    self.unsaved.insert(Line::Object(key.clone()), None);
+                    self.copy.put(key.clone(), None, false);
                     events.push(key.gone());
                 }
-                if is_first {
-                    events.push(Event::Told(kind));
-                }
-                if !self.has_copy && self.is_complete() {
-                    self.has_copy = true;
-                    self.unsaved.insert(Line::Complete, Some(RawValue::TRUE.to_owned()));
-                }
+            }
+        }
+        self.tell_all(kind, events);
+    }
+
+    /// A kind is all told from now on, if it is.
+    fn tell_all(&mut self, kind: Kind, events: &mut Vec<Event>) {
+        let of = &mut self.kinds[kind as usize];
+        if of.told || !of.complete {
+            return;
+        }
+        // What a policy protects that cannot be read nobody knows. What a copy that is not whole has of it may be older than the last.
+        let is_known = |key| self.copy.is_whole() && of.known.contains_key(key);
+        of.told = self.unreadable.keys().filter(|key| self::kind(key) == kind).all(is_known);
+        if of.told {
+            events.push(Event::Told(kind));
+            if self.kinds.iter().all(|of| of.told) {
+                self.copy.make_whole();
             }
         }
     }
 
     /// When [`Self::save`] is to be called again, whether there is news or not.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.again.map(|(at, _)| at)
+        self.copy.due()
     }
 
-    /// Brings the copy on disk up to date. A disk that refused is tried again ever more rarely: all of it is written each time.
+    /// Brings the copy on disk up to date.
     pub(super) fn save(&mut self) {
-        if self.unsaved.is_empty() || self.due().is_some_and(|at| Instant::now() < at) {
-            return;
-        }
-        let lines = self.unsaved.iter().map(|(line, text)| (line, text.as_ref()));
-        match self.saved.keep(lines) {
-            Ok(()) => {
-                self.unsaved.clear();
-                self.unkept = None;
-                self.again = None;
-            }
-            Err(error) => {
-                let pause = self.again.map_or(AGAIN, |(_, pause)| AGAIN_AT_MOST.min(2 * pause));
-                self.again = Some((Instant::now() + pause, pause));
-                let why = format!("a restart without apiserver would not know the last state: {error:#}");
-                if self.unkept.as_ref() != Some(&why) {
-                    tracing::error!(why, "state folder");
-                }
-                self.unkept = Some(why);
-            }
-        }
+        self.copy.save();
     }
 
     /// What is wrong, in words.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
-        let unreadable = self.unreadable.iter().map(|(key, why)| format!("{key:?}: {why}"));
-        unreadable.chain(self.unkept.clone())
+        let unreadable = self.unreadable.iter().map(|(key, (why, _))| format!("{key:?}: {why}"));
+        unreadable.chain(self.copy.problem().map(str::to_owned))
     }
 }
 
@@ -392,29 +332,38 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_full_disk_is_tried_ever_more_rarely_until_it_has_all() {
-        let (mut world, _) = World::open(TempDir::new().unwrap());
-        world.told.saved.refuse(true);
-        world.take(Kind::Node, [News::Begin, node("a", "1"), News::End]);
-        assert_eq!(world.told.problems().count(), 1);
-        let start = Instant::now();
-        let mut waits = Vec::new();
-        for n in 0..6 {
-            let due = world.told.due().unwrap();
-            waits.push((due - Instant::now()).as_secs());
-            world.take(Kind::Node, [node("a", &n.to_string())]);
-            assert_eq!(world.told.due(), Some(due), "news do not bring it forward");
-            tokio::time::sleep_until(due).await;
-            world.told.save();
+    #[test]
+    fn a_kind_of_which_an_object_cannot_be_read_is_not_told_to_be_all_there() {
+        let key = || Key::Policy("n".into(), "p".into());
+        let bad = || News::Is(key(), Err("no selector".into()));
+        let good = || News::Is(key(), Ok(Object::Policy("n".into(), "p".into(), PolicyObject::default())));
+        let whole = [Event::Told(Kind::Policy)];
+        for way_out in [vec![good()], vec![News::Gone(key())], vec![News::Begin, News::End]] {
+            let (mut world, _) = World::open(TempDir::new().unwrap());
+            let mut events = Vec::new();
+            for (kind, news) in all() {
+                let news = if kind == Kind::Policy { vec![News::Begin, bad(), News::End] } else { news };
+                news.into_iter().for_each(|news| world.told.take(kind, news, &mut events));
+            }
+            assert!(world.told.is_complete() && !events.contains(&whole[0]) && !world.told.has_copy(), "{events:?}");
+            events.clear();
+            for news in way_out {
+                world.told.take(Kind::Policy, news, &mut events);
+            }
+            assert!(events.ends_with(&whole) && world.told.problems().count() == 0, "{events:?}");
+            // What was good once holds, over a restart too; what never was does not.
+            let other = News::Is(Key::Policy("n".into(), "q".into()), Err("no selector".into()));
+            for (bad, is_told) in [(bad(), true), (other, false)] {
+                world.take(Kind::Policy, [News::Begin, good(), News::End]);
+                let (mut again, _) = world.restart();
+                assert!(again.told.has_copy());
+                events.clear();
+                for news in [News::Begin, bad, News::End] {
+                    again.told.take(Kind::Policy, news, &mut events);
+                }
+                assert_eq!(events.contains(&whole[0]), is_told, "{events:?}");
+                world = again;
+            }
         }
-        assert_eq!(waits, [2, 4, 8, 16, 32, 60], "after {:?}", start.elapsed());
-        world.told.saved.refuse(false);
-        world.take(Kind::Node, [node("b", "1")]);
-        assert_eq!(std::fs::metadata(world.dir.path().join("kube")).unwrap().len(), 0);
-        tokio::time::sleep_until(world.told.due().unwrap()).await;
-        world.told.save();
-        assert_eq!((world.told.due(), world.told.problems().count()), (None, 0));
-        assert_eq!(names(&world.restart().1), ["a", "b"]);
     }
 }

@@ -1,0 +1,228 @@
+//! The copy on disk of what a source told, by which a start may live: one rule for every source.
+//!
+//! Invariant: it says of itself that it is whole only once all there is was told, and after everything that was told; where a part of it is
+//! lost or cannot be read it stops to say so before that part goes from the file. So a start that is told it is whole has every policy of
+//! some moment. Where it is not whole, what it holds may be older than what was told last, so nothing of it stands in for what cannot be read
+//! now when a source says that all was told. What the disk refuses is kept and tried again, up to a bound.
+
+use std::{collections::BTreeMap, fmt::Debug, path::Path, time::Duration};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::saved::Saved;
+
+/// After the disk refused; each time that it does again it is twice as long, to at most a minute.
+const AGAIN: Duration = Duration::from_secs(2);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+/// Bytes of what is not on disk yet that a disk which refuses may cost, and what an entry takes beside its text.
+const UNSAVED_AT_MOST: usize = 8 << 20;
+const ENTRY: usize = 200;
+
+/// What a line on disk is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Line<K> {
+    /// The copy is whole. Without it a policy may be missing and the copy is not to be lived by.
+    Complete,
+    Object(K),
+}
+
+/// What is not on disk yet of a key.
+struct Unsaved {
+    /// `None`: it is gone.
+    text: Option<Box<RawValue>>,
+    /// An older line of it is.
+    is_on_disk: bool,
+}
+
+/// What becomes of what is told.
+#[derive(PartialEq, Eq)]
+enum Keeping {
+    All,
+    /// Nothing more: too much was not on disk. The file is to be emptied.
+    ToEmpty,
+    /// Nothing more, and nothing is there.
+    Nothing,
+}
+
+/// The copy. `K` is what a text is known by.
+pub(super) struct DiskCopy<K> {
+    saved: Saved<Line<K>>,
+    unsaved: BTreeMap<Line<K>, Unsaved>,
+    /// About [`UNSAVED_AT_MOST`].
+    bytes: usize,
+    /// Whether the file has to say that it is whole, where it says something else.
+    mark: Option<bool>,
+    is_whole: bool,
+    keeping: Keeping,
+    /// Why the disk has not all of it.
+    unkept: Option<String>,
+    /// When the disk, which refused, is tried again, and how long that was put off.
+    again: Option<(Instant, Duration)>,
+}
+
+impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K> {
+    /// Opens the copy and gives `each` of what it holds. One that is damaged is not whole from then on.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn open<V: DeserializeOwned>(path: &Path, mut each: impl FnMut(K, V, &RawValue)) -> Result<Self> {
+        let (saved, lines) = Saved::open(path)?;
+        let mut copy = Self {
+            saved,
+            unsaved: BTreeMap::new(),
+            bytes: 0,
+            mark: None,
+            is_whole: false,
+            keeping: Keeping::All,
+            unkept: None,
+            again: None,
+        };
+        let (mut unreadable, mut first) = (0_usize, None);
+        for (line, text) in lines {
+            let Line::Object(key) = line else {
+                copy.is_whole = true;
+                continue;
+            };
+            match serde_json::from_str::<V>(text.get()) {
+                Ok(value) => each(key, value, &text),
+                Err(error) => {
+                    unreadable += 1;
+                    first.get_or_insert_with(|| (key.clone(), error.to_string()));
+                    copy.put(key, None, false);
+                }
+            }
+        }
+        if copy.saved.is_damaged() || unreadable > 0 {
+            tracing::error!(
+                unreadable,
+                ?first,
+                "the copy of what the source said last is damaged: all has to be told anew before policy begins"
+            );
+            copy.is_whole = false;
+            copy.mark = Some(false);
+            copy.save();
+            // Only now: a kill between the two leaves a damaged one.
+            if copy.unkept.is_none()
+                && let Err(error) = copy.saved.mend()
+            {
+                tracing::warn!(error = format!("{error:#}"), "what cannot be read stays in the file for now");
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Whether it is all there was at some time: what was on disk, or what was told since [`Self::make_whole`].
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// All there is was told.
+    pub(super) fn make_whole(&mut self) {
+        if !self.is_whole && self.keeping == Keeping::All {
+            self.mark = Some(true);
+        }
+        self.is_whole = true;
+    }
+
+    /// A key has this text now, or is gone; `is_new`: it had none before.
+    pub(super) fn put(&mut self, key: K, text: Option<Box<RawValue>>, is_new: bool) {
+        if self.keeping != Keeping::All {
+            return;
+        }
+        let line = Line::Object(key);
+        let before = self.unsaved.remove(&line);
+        self.bytes -= before.as_ref().map_or(0, Unsaved::cost);
+        let unsaved = Unsaved { text, is_on_disk: before.map_or(!is_new, |before| before.is_on_disk) };
+        // What came and went while the disk refused leaves nothing.
+        if unsaved.text.is_some() || unsaved.is_on_disk {
+            self.bytes += unsaved.cost();
+            self.unsaved.insert(line, unsaved);
+        }
+    }
+
+    /// When [`Self::save`] is to be called again, whether there is news or not.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.again.map(|(at, _)| at)
+    }
+
+    /// Brings the disk up to date. One that refused is tried again ever more rarely: all of it is written each time.
+    pub(super) fn save(&mut self) {
+        let waits = self.due().is_some_and(|at| Instant::now() < at);
+        if self.again.is_some() && self.keeping == Keeping::All && self.bytes > UNSAVED_AT_MOST {
+            self.give_up();
+        } else if waits {
+            return;
+        }
+        let written = match self.keeping {
+            Keeping::All => self.write(),
+            Keeping::ToEmpty => self.saved.empty(),
+            Keeping::Nothing => return,
+        };
+        match written {
+            Ok(()) if self.keeping == Keeping::All => (self.unkept, self.again) = (None, None),
+            // Why it is empty goes on to be said.
+            Ok(()) => (self.keeping, self.again) = (Keeping::Nothing, None),
+            Err(error) => {
+                let pause = self.again.map_or(AGAIN, |(_, pause)| AGAIN_AT_MOST.min(2 * pause));
+                self.again = Some((Instant::now() + pause, pause));
+                if self.keeping == Keeping::All {
+                    self.say(format!("a restart would not know the last state: {error:#}"));
+                }
+            }
+        }
+    }
+
+    /// That it is not whole goes before all else, that it is comes after it: a write may be cut short anywhere.
+    fn write(&mut self) -> Result<()> {
+        let whole = RawValue::TRUE.to_owned();
+        let mark = |is: bool| (self.mark == Some(is)).then_some((&Line::Complete, is.then_some(&whole)));
+        let texts = self.unsaved.iter().map(|(line, unsaved)| (line, unsaved.text.as_ref()));
+        let lines: Vec<_> = mark(false).into_iter().chain(texts).chain(mark(true)).collect();
+        if !lines.is_empty() {
+            self.saved.keep(lines)?;
+        }
+        self.unsaved.clear();
+        (self.bytes, self.mark) = (0, None);
+        Ok(())
+    }
+
+    /// What was on disk is older than what is dropped here, and would be taken for whole.
+    fn give_up(&mut self) {
+        self.unsaved.clear();
+        (self.bytes, self.mark, self.keeping) = (0, None, Keeping::ToEmpty);
+        let mib = UNSAVED_AT_MOST >> 20;
+        self.say(format!(
+            "a restart would not know the last state: the disk refused until {mib} MiB had changed; all is kept anew from the next start on"
+        ));
+    }
+
+    fn say(&mut self, why: String) {
+        if self.unkept.as_ref() != Some(&why) {
+            tracing::error!(why, "state folder");
+        }
+        self.unkept = Some(why);
+    }
+
+    /// Why a restart would not know the last state.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.unkept.as_deref()
+    }
+
+    /// As if the disk were full, or were not any more.
+    #[cfg(test)]
+    pub(super) fn refuse(&mut self, refuse: bool) {
+        self.saved.refuse(refuse);
+    }
+}
+
+impl Unsaved {
+    fn cost(&self) -> usize {
+        ENTRY + self.text.as_ref().map_or(0, |text| text.get().len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+use std::fs;
+
+use serde_json::value::to_raw_value;
+use tempfile::TempDir;
+
+use super::*;
+
+struct World {
+    dir: TempDir,
+    copy: DiskCopy<String>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::over(TempDir::new().unwrap()).0
+    }
+
+    /// And what was read of it.
+    fn over(dir: TempDir) -> (Self, BTreeMap<String, u64>) {
+        let mut values = BTreeMap::new();
+        let each = |key, value, _: &RawValue| {
+            values.insert(key, value);
+        };
+        let copy = DiskCopy::open(&dir.path().join("copy"), each).unwrap();
+        (Self { dir, copy }, values)
+    }
+
+    fn restart(self) -> (Self, BTreeMap<String, u64>) {
+        drop(self.copy);
+        Self::over(self.dir)
+    }
+
+    fn set(&mut self, key: &str, value: u64, is_new: bool) {
+        self.copy.put(key.into(), Some(to_raw_value(&value).unwrap()), is_new);
+    }
+
+    fn on_disk(&self) -> String {
+        fs::read_to_string(self.dir.path().join("copy")).unwrap()
+    }
+
+    fn overwrite(&self, text: &str) {
+        fs::write(self.dir.path().join("copy"), text).unwrap();
+    }
+
+    /// Until the disk is tried again.
+    async fn again(&mut self) {
+        tokio::time::sleep_until(self.copy.due().unwrap()).await;
+        self.copy.save();
+    }
+}
+
+#[test]
+fn it_says_that_it_is_whole_after_all_else_and_that_it_is_not_before() {
+    let mut world = World::new();
+    world.set("a", 1, true);
+    world.copy.make_whole();
+    world.set("b", 2, true);
+    world.copy.save();
+    assert!(world.on_disk().ends_with("[\"Complete\",true]\n"), "{}", world.on_disk());
+    let (world, values) = world.restart();
+    assert!(world.copy.is_whole() && values.len() == 2);
+    // Of the last line nothing can be read.
+    world.overwrite(&world.on_disk().replace("[\"Complete\"", "[{\"Object\":\"b\"},{}]\n[\"Complete\""));
+    let (world, values) = world.restart();
+    assert!(!world.copy.is_whole());
+    assert_eq!(values, [("a".to_owned(), 1)].into());
+    let mended = world.on_disk();
+    let (world, values) = world.restart();
+    assert!(!world.copy.is_whole());
+    assert_eq!((values.len(), world.on_disk()), (1, mended), "nothing is left to mend");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_copy_is_not_believed_wherever_its_mending_ends() {
+    let mut world = World::new();
+    world.set("a", 1, true);
+    world.copy.make_whole();
+    world.copy.save();
+    let damaged = format!("{}nonsense\n", world.on_disk());
+    world.overwrite(&damaged);
+    // Killed before anything is written, as one whose disk refuses all.
+    drop(Saved::<Line<String>>::open(&world.dir.path().join("copy")).unwrap());
+    assert_eq!(world.on_disk(), damaged);
+    // What says that it is not whole is written; the file without the damage is not.
+    std::os::unix::fs::symlink("/dev/full", world.dir.path().join("copy.new")).unwrap();
+    let (world, _) = world.restart();
+    assert!(!world.copy.is_whole());
+    assert_eq!(world.on_disk(), format!("{damaged}[\"Complete\",null]\n"));
+    let (mut world, _) = world.restart();
+    assert!(!world.copy.is_whole() && world.copy.problem().is_none());
+    world.copy.make_whole();
+    world.copy.save();
+    assert!(world.restart().0.copy.is_whole(), "mended with what came next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_is_tried_ever_more_rarely_until_it_has_all() {
+    let mut world = World::new();
+    world.copy.refuse(true);
+    world.set("a", 0, true);
+    world.copy.save();
+    assert!(world.copy.problem().is_some());
+    let mut waits = Vec::new();
+    for n in 1..7 {
+        let due = world.copy.due().unwrap();
+        waits.push((due - Instant::now()).as_secs());
+        world.set("a", n, false);
+        world.copy.save();
+        assert_eq!(world.copy.due(), Some(due), "news do not bring it forward");
+        world.again().await;
+    }
+    assert_eq!(waits, [2, 4, 8, 16, 32, 60]);
+    world.copy.refuse(false);
+    world.set("b", 1, true);
+    world.copy.save();
+    assert_eq!(world.on_disk(), "");
+    world.again().await;
+    assert_eq!((world.copy.due(), world.copy.problem()), (None, None));
+    assert_eq!(world.restart().1, [("a".to_owned(), 6), ("b".to_owned(), 1)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_and_goes_while_the_disk_refuses_costs_nothing() {
+    let mut world = World::new();
+    world.set("a", 1, true);
+    world.set("b", 1, true);
+    world.copy.save();
+    world.copy.refuse(true);
+    for n in 0..100_000 {
+        let key = format!("pod-{n}");
+        world.set(&key, n, true);
+        world.copy.save();
+        world.copy.put(key, None, false);
+    }
+    assert!(world.copy.unsaved.is_empty() && world.copy.bytes == 0, "{}", world.copy.unsaved.len());
+    // What is on disk has to go from there, and to come back as it is then.
+    world.copy.put("a".into(), None, false);
+    world.copy.put("b".into(), None, false);
+    world.set("b", 2, true);
+    world.copy.save();
+    world.copy.refuse(false);
+    world.again().await;
+    assert_eq!(world.restart().1, [("b".to_owned(), 2)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_much_that_the_disk_refuses_is_given_up_and_nobody_lives_by_the_rest() {
+    let mut world = World::new();
+    world.set("old", 1, true);
+    world.copy.make_whole();
+    world.copy.save();
+    world.copy.refuse(true);
+    for n in 0..200_000 {
+        world.set(&format!("pod-{n}"), n, true);
+        world.copy.save();
+        assert!(world.copy.bytes <= UNSAVED_AT_MOST + 1000, "after {n}");
+    }
+    assert!(
+        world.copy.unsaved.is_empty() && world.copy.problem().unwrap().contains("MiB"),
+        "{:?}",
+        world.copy.problem()
+    );
+    world.copy.refuse(false);
+    world.again().await;
+    world.set("new", 1, true);
+    world.copy.make_whole();
+    world.copy.save();
+    assert_eq!((world.on_disk().as_str(), world.copy.due()), ("", None));
+    assert!(world.copy.problem().is_some(), "a restart does not know the last state");
+    let (mut world, values) = world.restart();
+    assert!(!world.copy.is_whole() && values.is_empty());
+    // It begins anew.
+    world.set("new", 1, true);
+    world.copy.make_whole();
+    world.copy.save();
+    assert!(world.restart().0.copy.is_whole());
+}
