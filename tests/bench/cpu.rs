@@ -4,12 +4,13 @@
 //! is deferred lands on `ksoftirqd`. Neither moves when other jobs take the CPU, as wall-clock rates do.
 
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+pub(crate) use osmia_lab::cpu::of_process;
+use osmia_lab::cpu::of_task;
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -18,13 +19,6 @@ use rustix::time::{ClockId, clock_gettime};
 pub(crate) fn of_this_thread() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
-}
-
-/// Of all threads of a process, so far, ns. Exact for those that sleep (a running one is accounted at the next tick).
-pub(crate) fn of_process(pid: u32) -> Result<u64> {
-    let folder = format!("/proc/{pid}/task");
-    let tasks = fs::read_dir(&folder).with_context(|| format!("read {folder}"))?;
-    tasks.map(|task| of_task(task?.path().join("schedstat"))).sum()
 }
 
 /// The threads on which the kernel runs deferred softirqs.
@@ -50,19 +44,8 @@ impl Softirqs {
 
     /// Their CPU time so far, ns.
     pub(crate) fn time(&self) -> Result<u64> {
-        self.paths.iter().map(|path| of_task(path.clone())).sum()
+        self.paths.iter().map(|path| of_task(path)).sum()
     }
-}
-
-fn of_task(path: PathBuf) -> Result<u64> {
-    let text = match fs::read_to_string(&path) {
-        // A thread that ended since the folder was listed.
-        Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(0),
-        text => text.with_context(|| format!("read {}", path.display()))?,
-    };
-    // Kernel's Documentation/scheduler/sched-stats: time on the CPU, time waiting, slices.
-    let first = text.split_whitespace().next().unwrap_or_default();
-    first.parse().with_context(|| format!("{} says {text:?}", path.display()))
 }
 
 /// A CPU for load.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::cpu;
 use crate::space::Space;
 use crate::sys;
 
@@ -132,6 +133,14 @@ impl Agent {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// CPU that it has taken so far.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn cpu(&self) -> Result<Duration> {
+        Ok(Duration::from_nanos(cpu::of_process(self.pid())?))
     }
 
     /// Kills it (SIGKILL) and waits for its end.

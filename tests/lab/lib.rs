@@ -25,6 +25,7 @@ pub mod apiserver;
 mod capture;
 mod cluster;
 pub mod cni_runner;
+pub mod cpu;
 pub mod feed;
 mod folder;
 mod lan;
