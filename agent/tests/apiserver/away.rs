@@ -1,7 +1,8 @@
 //! The apiserver out of reach, and back.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
+use osmia_agent::model::{Cluster, Kind};
 use osmia_lab::apiserver::{Proxy, Traffic};
 use tempfile::TempDir;
 
@@ -36,7 +37,8 @@ fn what_happened_meanwhile_is_found_and_a_restart_meanwhile_knows_what_was_known
     let follower = Follower::start(&server, &config, &[], state.path());
     let took = follower.wait("a start without apiserver", |seen| seen.started);
     assert!(took < Duration::from_secs(7), "{took:?}");
-    assert_eq!(follower.seen().cluster, before, "all as last known");
+    let remembered = BTreeSet::from(Kind::ALL);
+    assert_eq!(follower.seen().cluster, Cluster { remembered, ..before }, "all as last known, and nothing told anew");
     follower.wait_problem(&proxy.server());
 
     proxy.set(Traffic::Passes);
@@ -49,6 +51,7 @@ fn what_happened_meanwhile_is_found_and_a_restart_meanwhile_knows_what_was_known
             && place.find_pod(&seen.cluster, "stays").is_some()
     });
     follower.wait("no problem", |seen| seen.problems.is_empty());
+    assert!(follower.seen().cluster.remembered.is_empty());
 
     // A watch that goes on where it stopped misses nothing either.
     proxy.set(Traffic::Cut);
