@@ -15,7 +15,7 @@ use std::{
 };
 
 pub use self::index::{Index, SetHead};
-pub use self::line::{Direction, Last, Line, PodName, PolicyName, Ports, Reason, SetRule};
+pub use self::line::{CrowdedOut, Direction, Last, Line, PodName, PolicyName, Ports, Reason, SetRule};
 
 /// A rule set.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,6 +75,8 @@ pub struct Catalogue {
     pub refused: BTreeMap<PolicyName, Vec<String>>,
     /// Something that was told is not in force; `None`: as far as the agent knows all is, if no generation is on its way.
     pub behind: Option<Behind>,
+    /// Addresses that rules speak of and that have no room.
+    pub crowded_out: Option<CrowdedOut>,
     /// What the source cannot ask for or read.
     pub source: Vec<String>,
     /// Pods by endpoint slot; `None`: the runtime named none.
@@ -168,6 +170,7 @@ impl Catalogue {
             }
             Line::Behind { at_ms, why } => self.behind = Some(Behind { at_ms, why }),
             Line::CaughtUp => self.behind = None,
+            Line::CrowdedOut { now } => self.crowded_out = now,
             Line::Source { problems } => self.source = problems,
         }
     }
@@ -197,6 +200,7 @@ impl Catalogue {
             policies,
             refused,
             behind,
+            crowded_out,
             source,
             endpoints,
         } = self;
@@ -232,6 +236,7 @@ impl Catalogue {
             refused.iter().map(|(policy, parts)| Line::Refused { policy: policy.clone(), parts: parts.clone() }),
         );
         lines.extend(behind.iter().map(|Behind { at_ms, why }| Line::Behind { at_ms: *at_ms, why: why.clone() }));
+        lines.extend(crowded_out.map(|now| Line::CrowdedOut { now: Some(now) }));
         if !source.is_empty() {
             lines.push(Line::Source { problems: source.clone() });
         }

@@ -2,7 +2,7 @@
 
 use osmia_maps::{
     Access,
-    catalogue::Line,
+    catalogue::{CrowdedOut, Line},
     layout::{Meta, VerdictRow, policy::V_ALLOW},
     tables,
 };
@@ -303,4 +303,17 @@ fn another_generation_of_the_catalogue_is_said() {
     );
     let text = machine.text(&["policy", "list"]);
     assert!(text.starts_with("? the maps are of catalogue generation 13"), "{text}");
+}
+
+#[test]
+fn an_address_that_has_no_room_is_said() {
+    let machine = Policed::new();
+    let ask = |lowest: [u8; 4]| {
+        let now = Some(CrowdedOut { addresses: 3, lowest: lowest.into() });
+        machine.write(&lines().into_iter().chain([Line::CrowdedOut { now }]).collect::<Vec<_>>());
+        only(&machine.explain(&["10.2.0.7", "shop/db-0", "5432/tcp"]).1)["stale"].to_string()
+    };
+    let said = ask([10, 2, 0, 7]);
+    assert!(said.contains("10.2.0.7 is no pod to the rules of this node: 3 addresses have no room"), "{said}");
+    assert!(!ask([10, 2, 0, 8]).contains("no room"), "lower addresses have");
 }

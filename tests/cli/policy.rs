@@ -7,7 +7,7 @@ use std::{
 
 use osmia_maps::{
     Access,
-    catalogue::{self, Direction, Last, Line, Reason},
+    catalogue::{self, CrowdedOut, Direction, Last, Line, Reason},
     layout::Endpoint,
     tables,
 };
@@ -139,6 +139,10 @@ fn what_was_told_and_is_not_in_force_turns_policy_and_status_red() {
     assert!(said.iter().any(|line| line.starts_with("?for 0.0s a change of policy has been refused")), "{said:?}");
     with(&machine, [behind(1_796_031_500_000), Line::CaughtUp]);
     assert_eq!(show()["in_force"], true);
+
+    let lowest = [10, 2, 0, 7].into();
+    with(&machine, [Line::CrowdedOut { now: Some(CrowdedOut { addresses: 3, lowest }) }]);
+    assert!(red("3 addresses of pods that rules speak of have no room, from 10.2.0.7 on"), "{:?}", problems(&machine));
 
     // A generation that nobody finished.
     with(&machine, [Line::Generation { generation: GENERATION + 1, last: Last::default() }]);

@@ -20,7 +20,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use osmia_maps::{
-    catalogue::Line,
+    catalogue::{CrowdedOut, Line},
     layout::{Endpoint, VerdictKey},
 };
 use tokio::{
@@ -123,6 +123,8 @@ pub(super) struct Policing<R: Rows> {
     over_budget: Vec<OverBudget>,
     /// How many addresses rules speak of beyond those that there is room for.
     crowded_out: usize,
+    /// What the catalogue says of them.
+    crowded_out_said: Option<CrowdedOut>,
     news: News,
     notices: Notices,
     graves: Vec<Grave<R::Garbage>>,
@@ -160,6 +162,7 @@ impl<R: Rows> Policing<R> {
             refused: BTreeSet::new(),
             over_budget: Vec::new(),
             crowded_out: 0,
+            crowded_out_said: None,
             news: News::default(),
             notices,
             graves: Vec::new(),
@@ -368,6 +371,8 @@ impl<R: Rows> Policing<R> {
         }
         if change.is_empty() && self.news.policies.is_empty() {
             self.news = News::default();
+            // An address without room is no change.
+            self.say_crowded_out();
             return;
         }
         let result = self.enforce(dataplane, &change, Vec::new());
@@ -400,6 +405,7 @@ impl<R: Rows> Policing<R> {
         let catalogue = self.catalogue.read().context("the catalogue cannot be read")?;
         let pinned = dataplane.pinned_policy().context("the policy maps cannot be read")?;
         self.rows = tally::found(&pinned);
+        self.crowded_out_said = catalogue.crowded_out;
         if let Some(behind) = &catalogue.behind {
             self.behind.get_or_insert(behind.at_ms);
         }

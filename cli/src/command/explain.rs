@@ -9,7 +9,7 @@ mod side;
 use clap::Args;
 use osmia_maps::{
     Pins,
-    catalogue::Direction,
+    catalogue::{CrowdedOut, Direction},
     decode::{Cell, Context, Record, ip, protocol, socket_text},
     judge::{Answer, Judge, Packet, Place, Side},
     layout::{Addr, endpoint::E_READY, policy::OPEN},
@@ -115,16 +115,32 @@ impl Explain {
             let itself = free.itself.then_some("a pod reaches itself, whatever its policies");
             let door =
                 free.node_socket.then_some("from a socket of this node: the door rule, a node reaches its own pods");
-            let egress = tell(Direction::Egress, &answer.src, dst, itself, &answer.egress);
+            let mut egress = tell(Direction::Egress, &answer.src, dst, itself, &answer.egress);
             let mut ingress = tell(Direction::Ingress, &answer.dst, src, door.or(itself), &answer.ingress);
             if door.is_some() && answer.ingress.is_some_and(|side| side.free) {
                 let forwarded = "  what it only forwards with its own address (NodePort, masquerade) is judged: ask with --forwarded";
                 ingress.lines.push(forwarded.to_owned());
             }
+            let outs =
+                [(&mut egress, dst, &answer.egress, &answer.dst), (&mut ingress, src, &answer.ingress, &answer.src)];
+            for (told, peer, side, place) in outs {
+                let is_pod = matches!(place, Place::Endpoint(..) | Place::RemotePod(_));
+                let is_asked = side.as_ref().is_some_and(|side| side.rules != OPEN);
+                told.stale.extend(crowded_out(names, peer).filter(|_| is_pod && is_asked));
+            }
             explained.push(Explained { packet, port, answer, sides: [egress, ingress] });
         }
         Ok(explained)
     }
+}
+
+/// That there is no room for an address of a pod, if any rule speaks of it.
+fn crowded_out(names: &Names, address: Addr) -> Option<String> {
+    let CrowdedOut { addresses, lowest } = names.told().crowded_out?;
+    let address = ip(address);
+    (address >= lowest).then(|| {
+        format!("{address} is no pod to the rules of this node: {addresses} addresses have no room, from {lowest} on")
+    })
 }
 
 /// What is said of all pairs together: denied if one is.

@@ -1,6 +1,6 @@
 //! The lines of the file, and the names in them.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +109,15 @@ pub struct SetRule {
     pub ports: Option<Vec<Ports>>,
     /// Atoms with a named port, and the protocol: their traffic is what the class' signature says of the atom.
     pub named: Vec<(u32, u8)>,
+}
+
+/// Addresses of pods that rules speak of beyond those that there is room for: to the rules of this node they are no pods.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CrowdedOut {
+    /// How many.
+    pub addresses: usize,
+    /// The lowest of them; no higher address has room, and IPv6 is above IPv4.
+    pub lowest: IpAddr,
 }
 
 /// A line of the file.
@@ -221,6 +230,11 @@ pub enum Line {
     },
     /// All that was told is in force again.
     CaughtUp,
+    /// Addresses without room, or none any more. Replaces what was said before.
+    CrowdedOut {
+        /// Which.
+        now: Option<CrowdedOut>,
+    },
     /// What the source cannot ask for or read now: news of it are missing. Replaces what was said before.
     Source {
         /// Each in words; none: it tells all.

@@ -27,6 +27,7 @@ fn example() -> Catalogue {
         Line::InForce { generation: 8, at_ms: 2000, took_us: 50, policies: vec![] },
         Line::Refused { policy: policy("p"), parts: vec!["ingress[0].from[1]: no CIDR".into()] },
         Line::Behind { at_ms: 2500, why: "the map is full".into() },
+        Line::CrowdedOut { now: Some(CrowdedOut { addresses: 3, lowest: [10, 0, 0, 9].into() }) },
         Line::Source { problems: vec!["pods: no answer".into()] },
         Line::Endpoint { slot: 1, pod: Some(PodName { namespace: "a".into(), name: "web-0".into() }) },
         Line::Endpoint { slot: 2, pod: None },
@@ -71,7 +72,8 @@ fn what_is_wrong_is_said_until_it_is_no_more() {
     );
     catalogue.take(Line::CaughtUp);
     catalogue.take(Line::Source { problems: Vec::new() });
-    assert!(catalogue.behind.is_none() && catalogue.source.is_empty());
+    catalogue.take(Line::CrowdedOut { now: None });
+    assert!(catalogue.behind.is_none() && catalogue.crowded_out.is_none() && catalogue.source.is_empty());
 }
 
 #[test]

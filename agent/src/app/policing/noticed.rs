@@ -40,8 +40,8 @@ impl<R: Rows> Policing<R> {
         }
     }
 
-    /// Says which endpoints came to be isolated for want of room, and which are no more; and whether there is room for all addresses.
-    pub(super) fn say_over_budget(&mut self) {
+    /// Says whether there is room for all addresses.
+    pub(super) fn say_crowded_out(&mut self) {
         let crowded_out = self.policies.as_ref().map(Policies::crowded_out).unwrap_or_default();
         match (self.crowded_out, crowded_out) {
             (0, 1..) => tracing::error!(
@@ -52,6 +52,12 @@ impl<R: Rows> Policing<R> {
             _ => {}
         }
         self.crowded_out = crowded_out;
+        self.name_crowded_out();
+    }
+
+    /// Says which endpoints came to be isolated for want of room, and which are no more; and whether there is room for all addresses.
+    pub(super) fn say_over_budget(&mut self) {
+        self.say_crowded_out();
         let now = self.policies.as_ref().map(Policies::over_budget).unwrap_or_default();
         for OverBudget { slot, pod, direction, policies, map, rows, limit } in
             now.iter().filter(|over| !self.over_budget.contains(over))

@@ -1,9 +1,10 @@
 //! What the catalogue says is wrong, for whoever asks with the agent stopped.
 
 use anyhow::{Context, Result};
-use osmia_maps::catalogue::Line;
+use osmia_maps::catalogue::{CrowdedOut, Line};
 
 use super::{Policing, Rows, lines};
+use crate::compile::policy::Policies;
 
 /// So many problems of the source are named.
 const NAMED: usize = 20;
@@ -25,6 +26,21 @@ impl<R: Rows> Policing<R> {
         });
         if let Err(error) = named {
             tracing::warn!(%error, "the catalogue does not say whose endpoints are until policy begins");
+        }
+    }
+
+    /// Which addresses that rules speak of have no room.
+    pub(super) fn name_crowded_out(&mut self) {
+        let lowest = self.policies.as_ref().and_then(Policies::lowest_crowded_out);
+        let now = lowest.map(|lowest| CrowdedOut { addresses: self.crowded_out, lowest });
+        if now == self.crowded_out_said {
+            return;
+        }
+        match self.catalogue.append(&[Line::CrowdedOut { now }]) {
+            Ok(()) => self.crowded_out_said = now,
+            Err(error) => {
+                tracing::warn!(%error, "the catalogue does not say which addresses have no room; tried again")
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 //! than there is room for the lowest have their class; the others count as their range does, as if no pod had them. Rules only allow, so
 //! that takes rights from them and gives none.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use ipnet::IpNet;
 use osmia_maps::{catalogue::PolicyName, layout::maps};
@@ -102,6 +102,17 @@ impl Policies {
     #[must_use]
     pub fn crowded_out(&self) -> usize {
         self.classes.crowded_out().len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn limit_peers(&mut self, peers: usize) {
+        self.budget.peers = peers;
+    }
+
+    /// The lowest of them: no higher address has a class of its own.
+    #[must_use]
+    pub fn lowest_crowded_out(&self) -> Option<IpAddr> {
+        self.classes.crowded_out().first().copied()
     }
 
     /// Gives sets another number for whose ranges there is no room any more, or again: before their atoms count.

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use osmia_maps::{
     Pins,
-    catalogue::{self, Behind as Told, InForce},
+    catalogue::{self, Behind as Told, CrowdedOut, InForce},
     decode::{Cell, Record},
     layout::{Endpoint, Meta},
 };
@@ -51,6 +51,8 @@ pub(super) struct Policy {
     pub(super) policies: usize,
     /// Those with parts that the API would refuse, and how many.
     pub(super) refused: Vec<(String, usize)>,
+    /// Addresses that rules speak of and that have no room.
+    pub(super) crowded_out: Option<CrowdedOut>,
     /// What the source cannot ask for or read.
     pub(super) source: Vec<String>,
     /// Endpoints by what policy makes of them.
@@ -95,6 +97,7 @@ impl Policy {
             behind,
             policies: catalogue.policies.len(),
             refused: catalogue.refused.iter().map(|(policy, parts)| (policy.to_string(), parts.len())).collect(),
+            crowded_out: catalogue.crowded_out,
             source: catalogue.source.clone(),
             pods,
         })
@@ -117,7 +120,8 @@ impl Policy {
             .with("behind", self.behind.as_ref().map_or(Cell::Absent, |behind| Cell::Age(Some(behind.age))))
             .with("why", self.behind.as_ref().map_or(Cell::Absent, |behind| Cell::Text(behind.why.clone().into())))
             .with("policies", Cell::Number(self.policies as u64))
-            .with("refused_in_part", Cell::Number(self.refused.len() as u64));
+            .with("refused_in_part", Cell::Number(self.refused.len() as u64))
+            .with("crowded_out", Cell::Number(self.crowded_out.map_or(0, |out| out.addresses) as u64));
         names::STATES.iter().fold(record, |record, state| record.with(state, Cell::Number(self.count(state))))
     }
 }

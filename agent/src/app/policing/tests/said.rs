@@ -1,6 +1,9 @@
 //! What the catalogue says is wrong.
 
+use osmia_maps::catalogue::CrowdedOut;
+
 use super::*;
+use crate::model::policy::{Namespaces, Peer, Peers, Ports, Rule};
 
 /// A policy with a rule that the API would refuse.
 fn with_refused(parts: &[&str]) -> Event {
@@ -76,4 +79,30 @@ async fn what_the_source_cannot_tell_is_in_the_catalogue_once() {
     world.restart(Vec::new());
     world.policing.source(Vec::new());
     assert!(world.catalogue().source.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_without_room_are_in_the_catalogue_while_they_have_none() {
+    let mut world = World::new();
+    let rule = Rule {
+        peers: Peers::Of(vec![Peer::Pods { namespaces: Namespaces::Own, pods: Selector::default() }]),
+        ports: Ports::All,
+    };
+    let policy = PolicyObject { uid: "u".into(), ingress: Some([rule].into()), ..PolicyObject::default() };
+    world.tell(vec![pod("a"), Event::Policy(key("some"), policy)]);
+    world.put(1, "a");
+    world.policing.policies.as_mut().unwrap().limit_peers(2);
+    let at = |host: u8| IpAddr::from([10, 0, 0, host]);
+    let comes = |world: &mut World, host: u8| {
+        let pod = PodObject { ips: vec![at(host)], ..PodObject::default() };
+        world.tell(vec![Event::Pod(key(&format!("p{host}")), pod)]);
+        world.catalogue().crowded_out
+    };
+    assert_eq!(comes(&mut world, 7), None);
+    let out = |addresses, host| Some(CrowdedOut { addresses, lowest: at(host) });
+    assert_eq!(comes(&mut world, 9), out(1, 9), "nothing is written for it");
+    assert_eq!(comes(&mut world, 5), out(2, 7));
+    // Another agent, which has room.
+    world.restart(vec![Event::Namespace("ns".into(), NamespaceObject::default()), pod("a")]);
+    assert_eq!(world.catalogue().crowded_out, None);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use osmia_maps::decode::human_duration;
+use osmia_maps::{catalogue::CrowdedOut, decode::human_duration};
 
 use super::{super::policy::Policy, Problem};
 
@@ -20,6 +20,12 @@ pub(super) fn find(seen: &Policy, found: &mut Vec<Problem>) {
     }
     behind(seen, found);
     pods(seen, found);
+    if let Some(CrowdedOut { addresses, lowest }) = seen.crowded_out {
+        found.push(Problem::bad(format!(
+            "{addresses} addresses of pods that rules speak of have no room, from {lowest} on: rules of this node that allow pods \
+             allow these not; let policies here allow fewer pods, or ranges"
+        )));
+    }
     for (policy, parts) in seen.refused.iter().take(NAMED) {
         let parts = if *parts == 1 { "1 part".to_owned() } else { format!("{parts} parts") };
         found.push(Problem::bad(format!(
@@ -105,6 +111,7 @@ mod tests {
             behind: None,
             policies: 3,
             refused: Vec::new(),
+            crowded_out: None,
             source: Vec::new(),
             pods: BTreeMap::from([("open", vec!["a/b".into()]), ("isolated", vec!["a/c".into()])]),
         };
@@ -173,6 +180,12 @@ mod tests {
         assert!(refused[0].starts_with("!NetworkPolicy a/p0 has 1 part that the API would refuse"), "{refused:?}");
         assert!(refused[1].starts_with("!NetworkPolicy a/p1 has 2 parts"), "{refused:?}");
         assert!(refused.len() == 6 && refused[5].starts_with("!2 more NetworkPolicies"), "{refused:?}");
+        let out = CrowdedOut { addresses: 3, lowest: [10, 0, 0, 9].into() };
+        let crowded = said(|policy| policy.crowded_out = Some(out));
+        assert!(
+            crowded[0].starts_with("!3 addresses of pods") && crowded[0].contains("from 10.0.0.9 on"),
+            "{crowded:?}"
+        );
         let full = said(|policy| policy.has_room = false);
         assert!(full[0].starts_with("!the run folder /run/osmia is full"), "{full:?}");
         let silent = said(|policy| policy.source = vec!["pods: no answer".into()]);
