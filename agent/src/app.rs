@@ -156,6 +156,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     // What its rules say is read where it is asked for.
     let names = Index::read(&file).with_context(|| format!("cannot read {}", file.display()))?.rest().endpoints.clone();
     let (facts, pods) = (model.facts(), model.pods());
+    let mut compared = pods.is_some();
     let attachments = Attachments::open(&args.state, &boot_id, facts, pods.as_ref(), &names, outside, limits).await?;
     journal.done();
     // Before the first ADD, and before a queued DEL: until now each endpoint's rules stayed as an earlier agent left them. So they go on
@@ -197,6 +198,11 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
             (events, since) = source.next() => {
                 tell_problems(&source, &shared, &metrics);
                 let nodes = model.take(events, since);
+                if !compared && let Some(pods) = model.pods() {
+                    compared = true;
+                    let attachments = Arc::clone(&attachments);
+                    tokio::spawn(async move { attachments.pods_told(&pods).await });
+                }
                 if !nodes && !retry {
                     continue;
                 }

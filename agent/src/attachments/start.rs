@@ -136,6 +136,30 @@ impl Attachments {
         }
     }
 
+    /// The source has told of all pods, which it had not at the start: what [`Self::open`] could not compare. Who has his name by it is judged
+    /// by it from now on.
+    pub async fn pods_told(&self, pods: &Pods) {
+        let lost: Vec<String> = {
+            let state = self.state();
+            state.records.values().filter(|record| record.unknown).map(|record| record.host_link.clone()).collect()
+        };
+        let differences = self.compare_with_source(pods);
+        for host_link in lost {
+            let _turn = self.locks.lock(&host_link).await;
+            let record = self.state().records.get(&host_link).filter(|record| !record.unknown).cloned();
+            let Some(record) = record else { continue };
+            if let Err(error) = self.put(&record) {
+                tracing::error!(
+                    attachment = %record.name(),
+                    error = format!("{error:#}"),
+                    "it stays isolated; the next start tries again"
+                );
+            }
+        }
+        self.publish_all();
+        tracing::info!(differences, "attachments are compared with the source");
+    }
+
     /// Says what the source knows otherwise; says how much. Nothing is cut off for it: see [`known`].
     fn compare_with_source(&self, pods: &Pods) -> usize {
         let mut state = self.state();

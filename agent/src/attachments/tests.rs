@@ -323,6 +323,23 @@ async fn a_source_that_is_late_cuts_nobody_off_and_names_who_lost_his_record() {
 }
 
 #[tokio::test]
+async fn a_source_that_tells_of_pods_after_the_start_names_who_lost_his_record() {
+    let node = Node::new();
+    let agent = node.agent().await;
+    let addresses = add(&agent, &node, "c1", 1).await.unwrap();
+    std::fs::remove_file(node.state.path().join("journal")).unwrap();
+    let agent = node.agent().await;
+    let pod = |agent: &Attachments| agent.locals().into_values().next().unwrap().pod.unwrap().1;
+    assert_eq!((pod(&agent), node.published()), (String::new(), 0), "nobody tells whose it is");
+    let told = PodObject { node: "n".into(), ips: addresses, ..PodObject::default() };
+    let key = ("ns".to_owned(), "pod-c1".to_owned());
+    node.kernel.get().pods.clear();
+    agent.pods_told(&[(key.clone(), told)].into()).await;
+    assert_eq!((pod(&agent), node.published()), ("pod-c1".to_owned(), 1));
+    assert!(node.kernel.get().pods.values().eq([&Some(key)]), "policy is told");
+}
+
+#[tokio::test]
 async fn who_lost_his_record_has_the_catalogues_name_and_else_is_taken_for_nobody() {
     let mut node = Node::new();
     let agent = node.agent().await;
