@@ -28,7 +28,7 @@ use tokio::{
     time::Instant,
 };
 
-use self::events::{About, about, kind};
+use self::events::{About, about};
 use super::notices::Notices;
 use crate::{
     catalogue::CatalogueFile,
@@ -208,14 +208,14 @@ impl<R: Rows> Policing<R> {
         let mut told = false;
         let was_old = self.cluster.is_old();
         for event in events {
-            let (about, kind) = (about(&event), kind(&event));
+            let about = about(&event);
             if !self.cluster.apply(event) {
                 continue;
             }
             match about {
                 About::Node => taken.nodes = true,
                 About::Kind => told = true,
-                About::Policy(about) => {
+                About::Policy(about, kind) => {
                     if let Touched::Policy(policy) = &about {
                         self.is_news(policy);
                         self.notice_refused_parts(policy);

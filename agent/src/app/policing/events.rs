@@ -8,27 +8,18 @@ pub(super) enum About {
     Node,
     /// All of a kind.
     Kind,
-    /// What policies speak of.
-    Policy(Touched),
+    /// What policies speak of, and its kind as a metric says it.
+    Policy(Touched, &'static str),
 }
 
 pub(super) fn about(event: &Event) -> About {
     match event {
         Event::Node(..) | Event::NodeGone(_) => About::Node,
         Event::Remembered(_) | Event::Told(_) => About::Kind,
-        Event::Namespace(name, _) | Event::NamespaceGone(name) => About::Policy(Touched::Namespace(name.clone())),
-        Event::Pod(key, _) | Event::PodGone(key) => About::Policy(Touched::Pod(key.clone())),
-        Event::Policy(key, _) | Event::PolicyGone(key) => About::Policy(Touched::Policy(key.clone())),
-    }
-}
-
-/// As a metric says it.
-pub(super) fn kind(event: &Event) -> &'static str {
-    match event {
-        Event::Node(..) | Event::NodeGone(_) => "node",
-        Event::Namespace(..) | Event::NamespaceGone(_) => "namespace",
-        Event::Pod(..) | Event::PodGone(_) => "pod",
-        Event::Policy(..) | Event::PolicyGone(_) => "policy",
-        Event::Remembered(_) | Event::Told(_) => "all",
+        Event::Namespace(name, _) | Event::NamespaceGone(name) => {
+            About::Policy(Touched::Namespace(name.clone()), "namespace")
+        }
+        Event::Pod(key, _) | Event::PodGone(key) => About::Policy(Touched::Pod(key.clone()), "pod"),
+        Event::Policy(key, _) | Event::PolicyGone(key) => About::Policy(Touched::Policy(key.clone()), "policy"),
     }
 }
