@@ -158,6 +158,8 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     let (facts, pods) = (model.facts(), model.pods());
     let mut compared = pods.is_some();
     let attachments = Attachments::open(&args.state, &boot_id, facts, pods.as_ref(), &names, outside, limits).await?;
+    // As many as the cluster has.
+    drop((pods, names));
     journal.done();
     // Before the first ADD, and before a queued DEL: until now each endpoint's rules stayed as an earlier agent left them. So they go on
     // where the source has not told all yet.

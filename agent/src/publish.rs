@@ -131,7 +131,7 @@ impl Publisher {
     fn is_own(&self, name: &str) -> bool {
         let objects = fs::read_to_string(self.dir.join(name)).ok().and_then(|text| manifest::parse(&text).ok());
         matches!(objects.as_deref(), Some([Object::Pod(namespace, pod, object)])
-            if object.node == self.node && name == format!("{namespace}.{pod}.yaml"))
+            if *object.node == *self.node && name == format!("{namespace}.{pod}.yaml"))
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
         let objects = manifest::parse(&text).unwrap();
         assert!(
             matches!(&objects[..], [Object::Pod(ns, name, pod)]
-                if ns == "ns" && name == "web" && pod.node == "node-a" && pod.ips == r.addresses && pod.uid == "u"),
+                if ns == "ns" && name == "web" && &*pod.node == "node-a" && *pod.ips == *r.addresses && pod.uid == "u"),
             "{text}"
         );
         assert_eq!(files(&dir), ["ns.web.yaml"], "no temporary file stays");

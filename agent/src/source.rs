@@ -11,6 +11,7 @@ use anyhow::Result;
 use tokio::time::Instant;
 
 mod arrival;
+mod commons;
 mod copy;
 pub mod folder;
 pub mod kube;

@@ -33,8 +33,8 @@ use super::notices::Notices;
 use crate::{
     catalogue::CatalogueFile,
     clock::Clock,
-    compile::policy::{CLOSED, Change, Local, OverBudget, Pinned, PodKey, Policies, Resumed, Rules, Touched},
-    model::{Cluster, Event},
+    compile::policy::{CLOSED, Change, Local, OverBudget, Pinned, Policies, Resumed, Rules, Touched},
+    model::{Cluster, Event, Name},
     program::{PolicyError, is_same},
     serve::metrics::{Metrics, PolicyRows},
     source::notice::Reason,
@@ -85,7 +85,7 @@ struct News {
     /// When the first of each kind came.
     since: BTreeMap<&'static str, Instant>,
     /// The policies that came, changed or went.
-    policies: BTreeSet<PodKey>,
+    policies: BTreeSet<Name>,
     /// They are what a start found.
     of_start: bool,
 }
@@ -272,6 +272,9 @@ impl<R: Rows> Policing<R> {
         // Which policies are news the catalogue tells.
         self.news.policies.clear();
         self.news.of_start = true;
+        if self.has_begun() {
+            self.cluster.pack();
+        }
         self.try_again(dataplane);
     }
 

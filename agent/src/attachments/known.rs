@@ -8,10 +8,10 @@ use osmia_cni::protocol::PodRef;
 use osmia_maps::catalogue::PodName;
 
 use super::record::Record;
-use crate::model::cluster::PodObject;
+use crate::model::{Name, PodObject};
 
-/// Pods by (namespace, name).
-pub type Pods = BTreeMap<(String, String), PodObject>;
+/// Pods.
+pub type Pods = BTreeMap<Name, PodObject>;
 
 /// The pods of endpoints by slot, as the catalogue of policies has them; `None`: the runtime named none.
 pub type Names = BTreeMap<u32, Option<PodName>>;
@@ -53,7 +53,8 @@ pub fn compare(records: &BTreeMap<String, Record>, pods: &Pods, node: &str) -> V
             found.push(Difference::Otherwise { name: record.name(), said });
         }
     }
-    for ((namespace, name), pod) in of_node(pods, node) {
+    for (key, pod) in of_node(pods, node) {
+        let (namespace, name) = &**key;
         let known = records.values().any(|record| {
             let named = record.pod.namespace == *namespace && record.pod.name == *name;
             named || record.addresses.iter().any(|ip| pod.ips.contains(ip))
@@ -67,13 +68,14 @@ pub fn compare(records: &BTreeMap<String, Record>, pods: &Pods, node: &str) -> V
 }
 
 /// Pods that have, or will have, an attachment on this node.
-fn of_node<'a>(pods: &'a Pods, node: &str) -> impl Iterator<Item = (&'a (String, String), &'a PodObject)> {
-    pods.iter().filter(move |(_, pod)| pod.node == node && !pod.host_network && !pod.completed)
+fn of_node<'a>(pods: &'a Pods, node: &str) -> impl Iterator<Item = (&'a Name, &'a PodObject)> {
+    pods.iter().filter(move |(_, pod)| *pod.node == *node && !pod.host_network && !pod.completed)
 }
 
 fn owner(record: &Record, pods: &Pods, node: &str) -> Option<PodRef> {
     let mut owners = of_node(pods, node).filter(|(_, pod)| record.addresses.iter().any(|ip| pod.ips.contains(ip)));
-    let ((namespace, name), pod) = owners.next()?;
+    let (key, pod) = owners.next()?;
+    let (namespace, name) = &**key;
     owners.next().is_none().then(|| PodRef { namespace: namespace.clone(), name: name.clone(), uid: pod.uid.clone() })
 }
 
@@ -88,7 +90,7 @@ fn otherwise(record: &Record, records: &BTreeMap<String, Record>, pods: &Pods, n
     if !uid.is_empty() && !pod.uid.is_empty() && *uid != pod.uid {
         return Some(format!("pod {namespace}/{name} has uid {}, not {uid}", pod.uid));
     }
-    if pod.node != node {
+    if *pod.node != *node {
         return Some(format!("pod {namespace}/{name} is on node {:?}", pod.node));
     }
     if pod.completed {
@@ -116,7 +118,8 @@ mod tests {
     }
 
     fn found(record: &Record, pods: &[(&str, PodObject)]) -> Vec<Difference> {
-        let pods = pods.iter().map(|(name, pod)| (("ns".to_owned(), (*name).to_owned()), pod.clone())).collect();
+        let pods =
+            pods.iter().map(|(name, pod)| (Name::new(("ns".to_owned(), (*name).to_owned())), pod.clone())).collect();
         compare(&[(record.host_link.clone(), record.clone())].into(), &pods, "n")
     }
 

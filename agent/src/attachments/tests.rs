@@ -309,8 +309,8 @@ async fn a_source_that_is_late_cuts_nobody_off_and_names_who_lost_his_record() {
     let addresses = add(&agent, &node, "c1", 1).await.unwrap();
     add(&agent, &node, "c2", 1).await.unwrap();
     let rows = node.kernel.get().rows.clone();
-    let pod = |ips: &[IpAddr], node: &str| PodObject { node: node.into(), ips: ips.to_vec(), ..PodObject::default() };
-    let named = |name: &str| ("ns".to_owned(), name.to_owned());
+    let pod = |ips: &[IpAddr], node: &str| PodObject { node: node.into(), ips: ips.into(), ..PodObject::default() };
+    let named = |name: &str| Arc::new(("ns".to_owned(), name.to_owned()));
     // c1's is gone, c2's is elsewhere.
     node.pods = [(named("pod-c2"), pod(&[], "m"))].into();
     let agent = node.agent().await;
@@ -331,10 +331,10 @@ async fn a_source_that_tells_of_pods_after_the_start_names_who_lost_his_record()
     let agent = node.agent().await;
     let pod = |agent: &Attachments| agent.locals().into_values().next().unwrap().pod.unwrap().1;
     assert_eq!((pod(&agent), node.published()), (String::new(), 0), "nobody tells whose it is");
-    let told = PodObject { node: "n".into(), ips: addresses, ..PodObject::default() };
+    let told = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
     let key = ("ns".to_owned(), "pod-c1".to_owned());
     node.kernel.get().pods.clear();
-    agent.pods_told(&[(key.clone(), told)].into()).await;
+    agent.pods_told(&[(Arc::new(key.clone()), told)].into()).await;
     assert_eq!((pod(&agent), node.published()), ("pod-c1".to_owned(), 1));
     assert!(node.kernel.get().pods.values().eq([&Some(key)]), "policy is told");
 }
@@ -364,8 +364,8 @@ async fn who_lost_his_record_has_the_catalogues_name_and_else_is_taken_for_nobod
     assert_eq!(said(node.agent().await), wanted);
     // The source still may tell.
     let addresses = agent.locals()[&slots[3]].addresses.clone();
-    let pod = PodObject { node: "n".into(), ips: addresses, ..PodObject::default() };
-    node.pods = [(("ns".to_owned(), "pod-c4".to_owned()), pod)].into();
+    let pod = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
+    node.pods = [(Arc::new(("ns".to_owned(), "pod-c4".to_owned())), pod)].into();
     assert_eq!(said(node.agent().await)[3], Some(("ns".to_owned(), "pod-c4".to_owned())));
 }
 

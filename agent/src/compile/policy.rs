@@ -49,7 +49,7 @@ pub use self::{
     resume::{Pinned, Resumed},
     verdicts::{Verdict, VerdictKey},
 };
-use crate::model::{Cluster, NamespaceObject, PodObject, policy::Direction};
+use crate::model::{Cluster, Name, NamespaceObject, PodObject, policy::Direction};
 
 /// A pod's namespace and name.
 pub type PodKey = (String, String);
@@ -101,11 +101,11 @@ impl Local {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Touched {
     /// The cluster's Pod of this name.
-    Pod(PodKey),
+    Pod(Name),
     /// The cluster's Namespace.
     Namespace(String),
     /// The cluster's NetworkPolicy.
-    Policy(PodKey),
+    Policy(Name),
     /// The endpoint in a slot is this one now, or none.
     Endpoint(u32, Option<Local>),
 }
@@ -284,7 +284,7 @@ impl Policies {
     fn touch(&mut self, cluster: &Cluster, touched: Touched, dirty: &mut Dirty) {
         match touched {
             Touched::Pod(key) => {
-                self.owners.set_pod(&key, cluster.pods.get(&key), &mut dirty.addresses);
+                self.owners.set_pod(&key, cluster, &mut dirty.addresses);
                 dirty.endpoints.extend(self.owners.slots(&key));
             }
             Touched::Namespace(name) => {
@@ -433,9 +433,11 @@ impl Policies {
         told: &mut BTreeSet<u32>,
         change: &mut Change,
     ) {
-        let meant = self.classes.set_meaning(address, &signature);
+        let meant = self.classes.meaning(&address);
         self.tell(&address, &meant, &signature, told, change);
-        let class = (signature != *around).then(|| self.classes.number(signature));
+        let is_own = signature != *around;
+        self.classes.set_ranged(address, (!is_own).then_some(around));
+        let class = is_own.then(|| self.classes.number(signature));
         if class != self.classes.of_address(&address) {
             self.classes.set_address(address, class);
             change.peers.insert(address, class);

@@ -1,7 +1,7 @@
 //! The cluster's objects, folded to the fields that matter.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     net::IpAddr,
     sync::Arc,
 };
@@ -9,25 +9,28 @@ use std::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Kind, Labels, NamedPort, PolicyObject};
+use super::{Event, Kind, Labels, NamedPort, PolicyObject, packed::pack};
+
+/// Namespace and name of an object: one copy for all who speak of it, since a cluster has tens of thousands.
+pub type Name = Arc<(String, String)>;
 
 /// Everything a source has told.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cluster {
     /// Nodes by name.
     pub nodes: BTreeMap<String, NodeObject>,
-    /// Pods by (namespace, name).
-    pub pods: BTreeMap<(String, String), PodObject>,
+    /// Pods.
+    pub pods: BTreeMap<Name, PodObject>,
     /// Namespaces by name.
     pub namespaces: BTreeMap<String, NamespaceObject>,
-    /// NetworkPolicies by (namespace, name).
-    pub policies: BTreeMap<(String, String), PolicyObject>,
+    /// NetworkPolicies.
+    pub policies: BTreeMap<Name, PolicyObject>,
     /// The kinds of which everything was told once. Of another kind what is missing here may be there all the same.
     pub told: BTreeSet<Kind>,
     /// Those of them that the source only remembers: it has not seen all of them since its start, and what is new among them is missing here.
     pub remembered: BTreeSet<Kind>,
     /// Pods that came, or whose labels changed, while policies or namespaces were only remembered ([`Self::is_old`]).
-    pub early: BTreeSet<(String, String)>,
+    pub early: BTreeSet<Name>,
 }
 
 impl Cluster {
@@ -39,7 +42,7 @@ impl Cluster {
             Event::Pod(key, pod) => {
                 let is_same = |before: &PodObject| (&before.uid, &before.labels) == (&pod.uid, &pod.labels);
                 if self.is_old() && !self.pods.get(&key).is_some_and(is_same) {
-                    self.early.insert(key.clone());
+                    self.early.insert(Arc::clone(&key));
                 }
                 set(&mut self.pods, key, pod)
             }
@@ -73,6 +76,12 @@ impl Cluster {
         [Kind::Namespace, Kind::Policy].iter().any(|kind| self.remembered.contains(kind))
     }
 
+    /// Leaves no room between what it has: worth it once much was told.
+    pub fn pack(&mut self) {
+        pack(&mut self.pods);
+        pack(&mut self.policies);
+    }
+
     /// The kinds of which not everything was told yet.
     #[must_use]
     pub fn untold(&self) -> Vec<Kind> {
@@ -81,10 +90,14 @@ impl Cluster {
 }
 
 fn set<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: V) -> bool {
-    if map.get(&key) == Some(&value) {
-        return false;
+    match map.entry(key) {
+        Entry::Occupied(known) if *known.get() == value => return false,
+        // Its key stays: others may share it.
+        Entry::Occupied(mut known) => drop(known.insert(value)),
+        Entry::Vacant(new) => {
+            new.insert(value);
+        }
     }
-    map.insert(key, value);
     true
 }
 
@@ -105,11 +118,11 @@ pub struct PodObject {
     /// The uid by which its runtime knows it: `metadata.uid`, of a static pod's object what its annotation says; empty where a manifest has none.
     pub uid: String,
     /// `spec.nodeName`, empty while unscheduled.
-    pub node: String,
+    pub node: Arc<str>,
     /// `spec.hostNetwork`.
     pub host_network: bool,
     /// `status.podIPs`.
-    pub ips: Vec<IpAddr>,
+    pub ips: Arc<[IpAddr]>,
     /// Succeeded or Failed: it has no network any more.
     pub completed: bool,
     /// `metadata.creationTimestamp`, seconds since 1970; `None` where a manifest has none.

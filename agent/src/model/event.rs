@@ -1,6 +1,6 @@
 //! What a source says. Blind to whether a watch or a folder said it.
 
-use super::{NamespaceObject, NodeObject, PodObject, PolicyObject};
+use super::{Name, NamespaceObject, NodeObject, PodObject, PolicyObject};
 
 /// What objects there are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -31,14 +31,14 @@ pub enum Event {
     Namespace(String, NamespaceObject),
     /// A Namespace is gone.
     NamespaceGone(String),
-    /// A Pod, by (namespace, name), is there and looks like this.
-    Pod((String, String), PodObject),
+    /// A Pod is there and looks like this.
+    Pod(Name, PodObject),
     /// A Pod is gone.
-    PodGone((String, String)),
-    /// A NetworkPolicy, by (namespace, name), is there and looks like this.
-    Policy((String, String), PolicyObject),
+    PodGone(Name),
+    /// A NetworkPolicy is there and looks like this.
+    Policy(Name, PolicyObject),
     /// A NetworkPolicy is gone.
-    PolicyGone((String, String)),
+    PolicyGone(Name),
     /// All that a source knows of a kind from before its start has been told before this: it was all there was, some time.
     Remembered(Kind),
     /// All that there is of a kind has been told before this.

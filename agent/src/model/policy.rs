@@ -4,12 +4,12 @@
 //! [`PolicyObject::refused`]: its policy still isolates, its other rules allow what they allow, and rules keep their index. A policy of
 //! which nobody can tell whom it selects isolates every pod of its namespace, and has no rules.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::Selector;
+use super::{Selector, Sorted};
 
 /// A NetworkPolicy.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub enum Peers {
     /// Everything and everybody: the list is absent or empty.
     Anyone,
     /// Any of these.
-    Of(Vec<Peer>),
+    Of(Box<[Peer]>),
 }
 
 /// One item of `from` or `to`.
@@ -79,7 +79,7 @@ pub enum Peer {
         /// `ipBlock.cidr`, host bits cleared.
         cidr: IpNet,
         /// `ipBlock.except`, host bits cleared.
-        except: BTreeSet<IpNet>,
+        except: Sorted<IpNet>,
     },
     /// The API would refuse it: nobody.
     Refused,
@@ -100,7 +100,7 @@ pub enum Ports {
     /// All of it, of every protocol: the list is absent or empty.
     All,
     /// Any of these; one that the API would refuse is not in it.
-    Of(Vec<PortItem>),
+    Of(Box<[PortItem]>),
 }
 
 /// One item of `ports`.
@@ -132,14 +132,14 @@ pub enum Port {
     /// First to last, both included.
     Range(u16, u16),
     /// What the destination pod's containers call so.
-    Named(String),
+    Named(Box<str>),
 }
 
 /// A named port of a pod's container.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NamedPort {
     /// `name`.
-    pub name: String,
+    pub name: Box<str>,
     /// `protocol`.
     pub protocol: Protocol,
     /// `containerPort`.

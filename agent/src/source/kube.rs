@@ -1,6 +1,7 @@
 //! `--source kube`: Nodes, Namespaces, NetworkPolicies and Pods of the whole cluster, watched at an apiserver.
 //!
-//! Invariant: of what it told only keys and fingerprints stay in memory. What is told twice is told once; what is not in a list any more
+//! Invariant: of what it told only fingerprints stay in memory, and names and what objects have in common, which are the model's own. What
+//! is told twice is told once; what is not in a list any more
 //! is gone, also if it went while nobody watched; an object that cannot be read stays as it was read last. While the apiserver is away
 //! all stays as it was, over a restart too: a kind counts as remembered then, and as told once this process has listed it. While namespaces
 //! or policies are only remembered a pod that is new, or has other labels, is isolated, told or not: a policy may be there that nobody told.

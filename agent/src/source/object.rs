@@ -11,7 +11,7 @@ mod selector;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::model::{Event, NamespaceObject, NodeObject, PodObject, PolicyObject};
+use crate::model::{Event, Name, NamespaceObject, NodeObject, PodObject, PolicyObject};
 
 /// An object by kind and name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -33,10 +33,10 @@ pub enum Key {
     Node(String),
     /// A Namespace by name.
     Namespace(String),
-    /// A Pod by namespace and name.
-    Pod(String, String),
-    /// A NetworkPolicy by namespace and name.
-    Policy(String, String),
+    /// A Pod.
+    Pod(Name),
+    /// A NetworkPolicy.
+    Policy(Name),
 }
 
 impl Key {
@@ -46,8 +46,8 @@ impl Key {
         match object {
             Object::Node(name, _) => Self::Node(name.clone()),
             Object::Namespace(name, _) => Self::Namespace(name.clone()),
-            Object::Pod(namespace, name, _) => Self::Pod(namespace.clone(), name.clone()),
-            Object::Policy(namespace, name, _) => Self::Policy(namespace.clone(), name.clone()),
+            Object::Pod(namespace, name, _) => Self::Pod(Name::new((namespace.clone(), name.clone()))),
+            Object::Policy(namespace, name, _) => Self::Policy(Name::new((namespace.clone(), name.clone()))),
         }
     }
 
@@ -57,8 +57,8 @@ impl Key {
         match self {
             Self::Node(name) => Event::NodeGone(name),
             Self::Namespace(name) => Event::NamespaceGone(name),
-            Self::Pod(namespace, name) => Event::PodGone((namespace, name)),
-            Self::Policy(namespace, name) => Event::PolicyGone((namespace, name)),
+            Self::Pod(name) => Event::PodGone(name),
+            Self::Policy(name) => Event::PolicyGone(name),
         }
     }
 }
@@ -76,14 +76,16 @@ pub trait Text {
 }
 
 impl Object {
-    /// It is there and looks like this.
+    /// It is there and looks like this. Its key's name is the event's too, where `key` is its own.
     #[must_use]
-    pub fn told(self) -> Event {
-        match self {
-            Self::Node(name, node) => Event::Node(name, node),
-            Self::Namespace(name, namespace) => Event::Namespace(name, namespace),
-            Self::Pod(namespace, name, pod) => Event::Pod((namespace, name), pod),
-            Self::Policy(namespace, name, policy) => Event::Policy((namespace, name), policy),
+    pub fn told(self, key: &Key) -> Event {
+        match (self, key) {
+            (Self::Node(name, node), _) => Event::Node(name, node),
+            (Self::Namespace(name, namespace), _) => Event::Namespace(name, namespace),
+            (Self::Pod(_, _, pod), Key::Pod(name)) => Event::Pod(Name::clone(name), pod),
+            (Self::Pod(namespace, name, pod), _) => Event::Pod(Name::new((namespace, name)), pod),
+            (Self::Policy(_, _, policy), Key::Policy(name)) => Event::Policy(Name::clone(name), policy),
+            (Self::Policy(namespace, name, policy), _) => Event::Policy(Name::new((namespace, name)), policy),
         }
     }
 

@@ -44,7 +44,7 @@ fn what_happened_meanwhile_is_found_and_a_restart_meanwhile_knows_what_was_known
     proxy.set(Traffic::Passes);
     follower.wait("what happened meanwhile", |seen| {
         let (pod, app) = (place.find_pod(&seen.cluster, "changes"), "new");
-        pod.is_some_and(|pod| pod.labels.get("app").is_some_and(|label| &**label == app))
+        pod.is_some_and(|pod| pod.labels.get("app") == Some(app))
             && place.find_pod(&seen.cluster, "comes").is_some()
             && place.find_pod(&seen.cluster, "goes").is_none()
             && place.find_policy(&seen.cluster, "goes-too").is_none()

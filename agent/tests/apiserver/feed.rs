@@ -12,7 +12,7 @@ fn is_there(seen: &Seen, feed: &Feed, sizes: Sizes) -> bool {
     let pods = (0..sizes.pods).map(|index| feed.pod(index));
     let mut found = pods.map(|pod| (seen.cluster.pods.get(&(pod.namespace.clone(), pod.name.clone())), pod));
     seen.cluster.pods.len() == sizes.pods
-        && found.all(|(found, pod)| found.is_some_and(|found| found.uid == pod.uid && found.ips == pod.addresses))
+        && found.all(|(found, pod)| found.is_some_and(|found| found.uid == pod.uid && *found.ips == *pod.addresses))
 }
 
 #[test]

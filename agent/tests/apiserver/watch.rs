@@ -28,7 +28,7 @@ fn objects_appear_change_and_go() {
         let node = seen.cluster.nodes.get("appear-1");
         let pod = place.find_pod(&seen.cluster, "web");
         node.is_some_and(|node| node.internal_ips.len() == 2 && node.pod_cidrs.len() == 2)
-            && pod.is_some_and(|pod| pod.ips.len() == 2 && pod.ports.len() == 1 && pod.node == "nowhere")
+            && pod.is_some_and(|pod| pod.ips.len() == 2 && pod.ports.len() == 1 && &*pod.node == "nowhere")
             && place.find_policy(&seen.cluster, "let-in").is_some_and(|policy| policy.ingress.is_some())
     });
 
@@ -36,8 +36,8 @@ fn objects_appear_change_and_go() {
     server.patch(&format!("{}/web", place.pods()), &json!({"metadata": {"labels": {"app": "db"}}})).unwrap();
     server.patch(&format!("{}/let-in", place.policies()), &json!({"spec": {"policyTypes": ["Egress"]}})).unwrap();
     follower.wait("the changes", |seen| {
-        let team = place.find_self(&seen.cluster).and_then(|namespace| namespace.labels.get("team").cloned());
-        let app = place.find_pod(&seen.cluster, "web").and_then(|pod| pod.labels.get("app").cloned());
+        let team = place.find_self(&seen.cluster).and_then(|namespace| namespace.labels.get("team").map(str::to_owned));
+        let app = place.find_pod(&seen.cluster, "web").and_then(|pod| pod.labels.get("app").map(str::to_owned));
         team.as_deref() == Some("other")
             && app.as_deref() == Some("db")
             && place.find_policy(&seen.cluster, "let-in").is_some_and(|policy| policy.ingress.is_none())
@@ -47,8 +47,7 @@ fn objects_appear_change_and_go() {
     server.patch(&format!("{}/web", place.pods()), &json!({"metadata": {"annotations": {"note": "y"}}})).unwrap();
     server.patch(&format!("{}/web/status", place.pods()), &json!({"status": {"phase": "Succeeded"}})).unwrap();
     follower.wait("the pod's end", |seen| place.find_pod(&seen.cluster, "web").is_some_and(|pod| pod.completed));
-    let web =
-        |event: &&Event| matches!(event, Event::Pod((namespace, name), _) if namespace == "appear" && name == "web");
+    let web = |event: &&Event| matches!(event, Event::Pod(key, _) if key.0 == "appear" && key.1 == "web");
     assert_eq!(follower.seen().events[said..].iter().filter(web).count(), 1, "an annotation is nobody's business here");
 
     server.delete(&format!("{}/web", place.pods())).unwrap();
@@ -110,7 +109,7 @@ fn a_folder_with_the_same_objects_makes_the_same_model() {
     let mut cluster = follower.seen().cluster.clone();
     cluster.nodes.retain(|name, _| name == "same-1");
     cluster.namespaces.retain(|name, _| name == "same");
-    cluster.pods.retain(|(namespace, _), _| namespace == "same");
-    cluster.policies.retain(|(namespace, _), _| namespace == "same");
+    cluster.pods.retain(|key, _| key.0 == "same");
+    cluster.policies.retain(|key, _| key.0 == "same");
     assert_eq!(cluster, other);
 }

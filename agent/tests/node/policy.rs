@@ -13,7 +13,7 @@ use std::{
 use osmia_agent::{
     clock::SystemClock,
     compile::policy::{Change, Local, Policies, Resumed, Touched},
-    model::{Cluster, Event},
+    model::{Cluster, Event, Name},
     program::{Attaching, Dataplane, OBJECT, Options, PolicyError, ProgramLog, barrier},
     source::{folder::manifest, object::Object},
 };
@@ -65,10 +65,12 @@ fn is(cluster: &mut Cluster, object: &Value) -> Touched {
     let (event, touched) = match read {
         Object::Namespace(name, namespace) => (Event::Namespace(name.clone(), namespace), Touched::Namespace(name)),
         Object::Pod(namespace, name, pod) => {
-            (Event::Pod((namespace.clone(), name.clone()), pod), Touched::Pod((namespace, name)))
+            let key = Name::new((namespace, name));
+            (Event::Pod(Name::clone(&key), pod), Touched::Pod(key))
         }
         Object::Policy(namespace, name, policy) => {
-            (Event::Policy((namespace.clone(), name.clone()), policy), Touched::Policy((namespace, name)))
+            let key = Name::new((namespace, name));
+            (Event::Policy(Name::clone(&key), policy), Touched::Policy(key))
         }
         Object::Node(..) => unreachable!(),
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use osmia_agent::compile::policy::{Local, Pinned, Policies};
 use osmia_agent::model::Cluster;
-use osmia_agent::source::folder::manifest;
+use osmia_agent::source::{folder::manifest, object::Key};
 use osmia_lab::Space;
 use osmia_lab::packet::{Ip, checksum, flags};
 use osmia_maps::catalogue::Catalogue;
@@ -47,7 +47,8 @@ fn policed(plane: &mut Plane) {
     let mut cluster = Cluster::default();
     for object in objects {
         for object in manifest::parse(&object.to_string()).expect("an object") {
-            cluster.apply(object.told());
+            let key = Key::of(&object);
+            cluster.apply(object.told(&key));
         }
     }
     let local = |(pod, name): (u32, &str)| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use osmia_agent::compile::policy::{Change, Cookie, Local, Pinned, Policies, Resumed, Touched};
-use osmia_agent::model::{Cluster, Event, policy::Direction};
+use osmia_agent::model::{Cluster, Event, Name, policy::Direction};
 use osmia_agent::source::{folder::manifest, object::Object};
 use osmia_maps::catalogue::{Catalogue, Line, PodName};
 use osmia_maps::layout::{DropReason, flow::EPOCH_DENIED};
@@ -398,16 +398,18 @@ fn apply(happening: &Happening, objects: &mut Objects, cluster: &mut Cluster) ->
                     (Event::Namespace(name.clone(), namespace), Touched::Namespace(name))
                 }
                 Object::Pod(namespace, name, pod) => {
-                    (Event::Pod((namespace.clone(), name.clone()), pod), Touched::Pod((namespace, name)))
+                    let key = Name::new((namespace, name));
+                    (Event::Pod(Name::clone(&key), pod), Touched::Pod(key))
                 }
                 Object::Policy(namespace, name, policy) => {
-                    (Event::Policy((namespace.clone(), name.clone()), policy), Touched::Policy((namespace, name)))
+                    let key = Name::new((namespace, name));
+                    (Event::Policy(Name::clone(&key), policy), Touched::Policy(key))
                 }
                 Object::Node(..) => panic!("no story has nodes"),
             }
         }
         Happening::Gone(kind, namespace, name) => {
-            let key = (namespace.clone(), name.clone());
+            let key = Name::new((namespace.clone(), name.clone()));
             match *kind {
                 "Namespace" => (Event::NamespaceGone(name.clone()), Touched::Namespace(name.clone())),
                 "Pod" => (Event::PodGone(key.clone()), Touched::Pod(key)),

@@ -9,7 +9,7 @@ use osmia_maps::catalogue::{Catalogue, Line, PodName, PolicyName};
 
 use crate::{
     compile::policy::{Local, PodKey},
-    model::{Cluster, PolicyObject},
+    model::{Cluster, Name, PolicyObject},
 };
 
 /// An endpoint.
@@ -26,14 +26,14 @@ pub(super) fn endpoints(locals: &BTreeMap<u32, Local>, catalogue: &Catalogue) ->
 }
 
 /// Policies of which the catalogue does not know that they are in force as they are now; `names` are the numbers that are new.
-pub(super) fn unknown_policies(cluster: &Cluster, catalogue: &Catalogue, names: &[Line]) -> BTreeSet<PodKey> {
+pub(super) fn unknown_policies(cluster: &Cluster, catalogue: &Catalogue, names: &[Line]) -> BTreeSet<Name> {
     let other = cluster.policies.iter().filter(|(key, policy)| {
         let name = self::policy(key, policy);
         let refused = catalogue.refused.get(&name).map(Vec::as_slice).unwrap_or_default();
         !catalogue.policies.contains_key(&name) || refused != policy.refused
     });
-    let other = other.map(|(key, _)| key.clone());
-    let key = |policy: &PolicyName| (policy.namespace.clone(), policy.name.clone());
+    let other = other.map(|(key, _)| Name::clone(key));
+    let key = |policy: &PolicyName| Name::new((policy.namespace.clone(), policy.name.clone()));
     let gone = catalogue.policies.keys().map(key).filter(|key| !cluster.policies.contains_key(key));
     let anew = names.iter().flat_map(|line| match line {
         Line::Set { policies, .. } => policies.as_slice(),
@@ -45,7 +45,7 @@ pub(super) fn unknown_policies(cluster: &Cluster, catalogue: &Catalogue, names: 
 /// A generation is in force that was `took` on its way, and with it these policies, or without those that are gone.
 pub(super) fn in_force(
     cluster: &Cluster,
-    policies: &BTreeSet<PodKey>,
+    policies: &BTreeSet<Name>,
     generation: u64,
     at: SystemTime,
     took: Duration,
@@ -65,7 +65,7 @@ pub(super) fn in_force(
     let refused = there().filter(|(_, parts)| !parts.is_empty());
     let refused = refused.map(|(policy, parts)| Line::Refused { policy, parts: parts.clone() });
     let gone = policies.iter().filter(|key| !cluster.policies.contains_key(*key));
-    let gone = gone.map(|(namespace, name)| Line::NoPolicy { namespace: namespace.clone(), name: name.clone() });
+    let gone = gone.map(|key| Line::NoPolicy { namespace: key.0.clone(), name: key.1.clone() });
     std::iter::once(in_force).chain(refused).chain(gone).collect()
 }
 

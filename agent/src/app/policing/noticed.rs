@@ -3,6 +3,7 @@
 use super::{Policing, Rows, lines};
 use crate::{
     compile::policy::{OverBudget, PodKey, Policies},
+    model::Name,
     source::notice::Reason,
 };
 
@@ -21,13 +22,13 @@ impl<R: Rows> Policing<R> {
     }
 
     /// A policy came, changed or went.
-    pub(super) fn is_news(&mut self, key: &PodKey) {
+    pub(super) fn is_news(&mut self, key: &Name) {
         // While nothing is written who came and went again is nobody's news, and what went the catalogue tells when all is compiled anew.
         let waits = self.retry.is_some() || self.policies.is_none();
         if waits && !self.cluster.policies.contains_key(key) {
             self.news.policies.remove(key);
         } else {
-            self.news.policies.insert(key.clone());
+            self.news.policies.insert(Name::clone(key));
         }
     }
 

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::Receiver;
 use super::*;
 use crate::{
     attachments::fake::TestClock,
-    model::{Kind, NamespaceObject, PodObject, PolicyObject, Selector, policy::Direction},
+    model::{Kind, Name, NamespaceObject, PodObject, PolicyObject, Selector, policy::Direction},
     source::notice::Notice,
 };
 
@@ -124,8 +124,8 @@ fn agent(run: &TempDir) -> (Policing<Maps>, Receiver<Notice>) {
     (Policing::open(run.path(), Arc::new(TestClock::default()), Arc::default(), notices).unwrap(), noticed)
 }
 
-fn key(name: &str) -> PodKey {
-    ("ns".to_owned(), name.to_owned())
+fn key(name: &str) -> Name {
+    ("ns".to_owned(), name.to_owned()).into()
 }
 
 /// Every pod of the namespace, nothing allowed.
@@ -158,7 +158,7 @@ fn endpoint(host: u8) -> Endpoint {
 
 /// An endpoint of a pod of the namespace.
 fn local(host: u8, name: &str, uid: &str) -> Local {
-    Local { pod: Some(key(name)), uid: uid.into(), addresses: vec![Ipv4Addr::new(10, 0, 0, host).into()] }
+    Local { pod: Some((*key(name)).clone()), uid: uid.into(), addresses: vec![Ipv4Addr::new(10, 0, 0, host).into()] }
 }
 
 const OPEN: Rules = Rules { egress: 0, ingress: 0 };
@@ -259,7 +259,7 @@ async fn a_policy_is_in_force_with_its_name_and_goes_without_a_trace() {
 #[tokio::test(start_paused = true)]
 async fn full_maps_keep_what_was_in_force_until_there_is_room() {
     let mut world = World::new();
-    world.tell(vec![pod("a"), Event::Pod(("other".into(), "c".into()), PodObject::default())]);
+    world.tell(vec![pod("a"), Event::Pod(("other".to_owned(), "c".to_owned()).into(), PodObject::default())]);
     world.put(1, "a");
     world.maps.full = true;
     world.tell(vec![deny()]);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PodKey, numbers::Numbers};
 use crate::model::{
-    Cluster, NamespaceObject, PodObject, Selector,
+    Cluster, Name, NamespaceObject, PodObject, Selector, Sorted,
     policy::{Namespaces, Peer, Protocol},
 };
 
@@ -26,14 +26,14 @@ pub(super) enum Who {
     /// Pods of labelled namespaces.
     Labelled(Selector, Selector),
     /// A range without some parts.
-    Block(IpNet, BTreeSet<IpNet>),
+    Block(IpNet, Sorted<IpNet>),
 }
 
 /// One peer, or what its pods call a port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(super) struct Atom {
     pub(super) who: Who,
-    pub(super) named: Option<(Protocol, String)>,
+    pub(super) named: Option<(Protocol, Box<str>)>,
 }
 
 /// An atom and its number.
@@ -70,7 +70,7 @@ impl Atom {
     pub(super) fn candidates<'a>(
         &'a self,
         cluster: &'a Cluster,
-    ) -> Box<dyn Iterator<Item = (&'a PodKey, &'a PodObject)> + 'a> {
+    ) -> Box<dyn Iterator<Item = (&'a Name, &'a PodObject)> + 'a> {
         match &self.who {
             Who::Own(namespace, _) => Box::new(
                 cluster

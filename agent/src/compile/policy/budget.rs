@@ -247,7 +247,7 @@ pub(super) fn ranges_of(key: &Key) -> impl Iterator<Item = IpNet> {
     let rules = key.policies.iter().flat_map(|(_, rules)| rules.iter());
     let peers = rules.flat_map(|rule| match &rule.peers {
         Peers::Anyone => [].as_slice(),
-        Peers::Of(peers) => peers.as_slice(),
+        Peers::Of(peers) => peers,
     });
     peers
         .filter_map(|peer| match peer {

@@ -11,6 +11,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{blocks::ALL_V4, numbers::Numbers};
+use crate::model::packed::pack;
 
 /// What the atoms in use say of an address, sorted: atom, and 0 or the port that the address' pod calls by the atom's name.
 pub(super) type Signature = Arc<[(u32, u16)]>;
@@ -38,8 +39,8 @@ pub(super) struct Classes {
     /// Addresses that would have a class of their own if there were room: all above those that have one.
     crowded_out: BTreeSet<IpAddr>,
     prefixes: BTreeMap<IpNet, u32>,
-    /// What is said of each address of a pod, whether by a row of its own or by its range's.
-    meanings: BTreeMap<IpAddr, Signature>,
+    /// What is said of addresses of pods that have no class of their own, where their range says something.
+    ranged: BTreeMap<IpAddr, Signature>,
     pub(super) given: Numbers,
     /// Numbers that signatures had before this start.
     pub(super) recalled: BTreeMap<Vec<(u32, u16)>, u32>,
@@ -56,7 +57,7 @@ impl Default for Classes {
             addresses: BTreeMap::new(),
             crowded_out: BTreeSet::new(),
             prefixes: BTreeMap::from([(ALL_V4, 0)]),
-            meanings: BTreeMap::new(),
+            ranged: BTreeMap::new(),
             given: Numbers::default(),
             recalled: BTreeMap::new(),
             born: BTreeSet::new(),
@@ -150,13 +151,26 @@ impl Classes {
         self.moved(before, class);
     }
 
-    /// What is said of an address now; what was said before.
-    pub(super) fn set_meaning(&mut self, address: IpAddr, signature: &Signature) -> Signature {
-        let before = match signature.is_empty() {
-            true => self.meanings.remove(&address),
-            false => self.meanings.insert(address, Arc::clone(signature)),
+    /// What was said of an address of a pod, whether by its class or by its range.
+    pub(super) fn meaning(&self, address: &IpAddr) -> Signature {
+        match self.of_address(address) {
+            Some(class) => self.signature(class),
+            None => self.ranged.get(address).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// What is said of an address by its range; `None`: it has a class of its own.
+    pub(super) fn set_ranged(&mut self, address: IpAddr, around: Option<&Signature>) {
+        match around.filter(|signature| !signature.is_empty()) {
+            Some(signature) => self.ranged.insert(address, Arc::clone(signature)),
+            None => self.ranged.remove(&address),
         };
-        before.unwrap_or_default()
+    }
+
+    /// Leaves no room between what it has.
+    pub(super) fn pack(&mut self) {
+        pack(&mut self.addresses);
+        pack(&mut self.ranged);
     }
 
     fn moved(&mut self, from: Option<u32>, to: Option<u32>) {

@@ -4,21 +4,28 @@
 //! any other: it is here now, whatever the source still says or does not say yet. Of two endpoints the one with the higher slot.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    mem,
     net::IpAddr,
+    sync::Arc,
 };
 
 use ipnet::IpNet;
 
 use super::{Local, PodKey};
-use crate::model::PodObject;
+use crate::model::{Cluster, Name, packed::pack};
 
-type Claim = (Option<i64>, PodKey);
+/// Creation time and pod: the greater one counts.
+type Claim = (Option<i64>, Name);
 
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    claims: BTreeMap<IpAddr, BTreeSet<Claim>>,
-    pods: BTreeMap<PodKey, (Option<i64>, Vec<IpAddr>)>,
+    /// Of each address the claim that counts. There are as many as pods in the cluster: keys and addresses are the model's own.
+    claims: BTreeMap<IpAddr, Claim>,
+    /// The smaller claims, where there are several.
+    outdone: BTreeMap<IpAddr, BTreeSet<Claim>>,
+    pods: BTreeMap<Name, (Option<i64>, Arc<[IpAddr]>)>,
     /// The endpoints of this node that have an address, by slot.
     locals: BTreeMap<IpAddr, BTreeMap<u32, Option<PodKey>>>,
     /// The addresses of this node's endpoints by pod.
@@ -27,25 +34,58 @@ pub(super) struct Owners {
 
 impl Owners {
     /// A pod is like this now, or gone; its addresses of before and now are dirty.
-    pub(super) fn set_pod(&mut self, key: &PodKey, pod: Option<&PodObject>, dirty: &mut BTreeSet<IpAddr>) {
+    pub(super) fn set_pod(&mut self, key: &PodKey, cluster: &Cluster, dirty: &mut BTreeSet<IpAddr>) {
         dirty.extend(self.addresses(key));
-        if let Some((created, addresses)) = self.pods.remove(key) {
-            let claim = (created, key.clone());
-            for address in addresses {
-                if let Some(claims) = self.claims.get_mut(&address) {
-                    claims.remove(&claim);
-                    if claims.is_empty() {
-                        self.claims.remove(&address);
-                    }
-                }
-            }
+        if let Some((key, (created, addresses))) = self.pods.remove_entry(key) {
+            let claim = (created, key);
+            addresses.iter().for_each(|address| self.release(address, &claim));
         }
-        if let Some(pod) = pod.filter(|pod| pod.has_network() && !pod.ips.is_empty()) {
-            for address in &pod.ips {
-                self.claims.entry(*address).or_default().insert((pod.created, key.clone()));
+        let told = cluster.pods.get_key_value(key);
+        if let Some((key, pod)) = told.filter(|(_, pod)| pod.has_network() && !pod.ips.is_empty()) {
+            for address in pod.ips.iter() {
+                self.claim(*address, (pod.created, Arc::clone(key)));
             }
-            self.pods.insert(key.clone(), (pod.created, pod.ips.clone()));
-            dirty.extend(&pod.ips);
+            self.pods.insert(Arc::clone(key), (pod.created, Arc::clone(&pod.ips)));
+            dirty.extend(pod.ips.iter());
+        }
+    }
+
+    fn claim(&mut self, address: IpAddr, claim: Claim) {
+        let counts = match self.claims.entry(address) {
+            Entry::Vacant(new) => {
+                new.insert(claim);
+                return;
+            }
+            Entry::Occupied(counts) => counts.into_mut(),
+        };
+        let smaller = match claim.cmp(counts) {
+            Ordering::Equal => return,
+            Ordering::Less => claim,
+            Ordering::Greater => mem::replace(counts, claim),
+        };
+        self.outdone.entry(address).or_default().insert(smaller);
+    }
+
+    fn release(&mut self, address: &IpAddr, claim: &Claim) {
+        let counts = self.claims.get(address) == Some(claim);
+        let next = self.outdone.get_mut(address).and_then(|outdone| {
+            if counts {
+                return outdone.pop_last();
+            }
+            outdone.remove(claim);
+            None
+        });
+        if self.outdone.get(address).is_some_and(BTreeSet::is_empty) {
+            self.outdone.remove(address);
+        }
+        match next {
+            Some(next) => {
+                self.claims.insert(*address, next);
+            }
+            None if counts => {
+                self.claims.remove(address);
+            }
+            None => {}
         }
     }
 
@@ -77,11 +117,17 @@ impl Owners {
         }
     }
 
+    /// Leaves no room between what it has.
+    pub(super) fn pack(&mut self) {
+        pack(&mut self.claims);
+        pack(&mut self.pods);
+    }
+
     /// The pod that has an address. Of an endpoint for which the runtime named none it is nobody, whoever claims it.
     pub(super) fn owner(&self, address: &IpAddr) -> Option<&PodKey> {
         match self.locals.get(address).and_then(BTreeMap::last_key_value) {
             Some((_, pod)) => pod.as_ref(),
-            None => self.claims.get(address)?.last().map(|(_, key)| key),
+            None => self.claims.get(address).map(|(_, key)| &**key),
         }
     }
 
@@ -98,7 +144,7 @@ impl Owners {
     /// The addresses that a pod has or claims.
     pub(super) fn addresses(&self, key: &PodKey) -> Vec<IpAddr> {
         let local = self.here.get(key).into_iter().flatten().map(|(address, _)| *address);
-        let told = self.pods.get(key).into_iter().flat_map(|(_, addresses)| addresses).copied();
+        let told = self.pods.get(key).into_iter().flat_map(|(_, addresses)| addresses.iter()).copied();
         local.chain(told).collect()
     }
 

@@ -44,7 +44,8 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
     };
     let selecting = policies.filter(|(_, policy)| policy.subject.matches(&pod.labels));
     let policies: Vec<(PolicyName, Arc<[Rule]>)> = selecting
-        .filter_map(|((namespace, name), policy)| {
+        .filter_map(|(key, policy)| {
+            let (namespace, name) = &**key;
             let rules = Arc::clone(policy.rules(direction)?);
             let (namespace, name, uid) = (namespace.clone(), name.clone(), policy.uid.clone());
             Some((PolicyName { namespace, name, uid }, rules))
@@ -58,7 +59,7 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
         Direction::Ingress => {
             let used: BTreeSet<(Protocol, &str)> =
                 policies.iter().flat_map(|(_, rules)| rules.iter()).flat_map(names).collect();
-            pod.ports.iter().filter(|port| used.contains(&(port.protocol, port.name.as_str()))).cloned().collect()
+            pod.ports.iter().filter(|port| used.contains(&(port.protocol, &*port.name))).cloned().collect()
         }
     };
     Some(Key { direction, policies, named })
@@ -72,14 +73,14 @@ pub(super) fn is_open(cluster: &Cluster, local: &Local) -> bool {
 fn items(rule: &Rule) -> impl Iterator<Item = (Protocol, &Port)> {
     let items = match &rule.ports {
         Ports::All => [].as_slice(),
-        Ports::Of(items) => items.as_slice(),
+        Ports::Of(items) => items,
     };
     items.iter().map(|item| (item.protocol, &item.port))
 }
 
 fn names(rule: &Rule) -> impl Iterator<Item = (Protocol, &str)> {
     items(rule).filter_map(|(protocol, port)| match port {
-        Port::Named(name) => Some((protocol, name.as_str())),
+        Port::Named(name) => Some((protocol, &**name)),
         Port::All | Port::Range(..) => None,
     })
 }
@@ -310,7 +311,7 @@ fn set_rule(rule: &Rule, namespace: &str, cookie: u32, key: &Key, atoms: &mut At
         let pods = who.unwrap_or_else(|| BTreeSet::from([Who::AnyPod])).into_iter();
         for who in pods.filter(|who| !matches!(who, Who::Block(..))) {
             for (protocol, name) in &used {
-                let atom = Atom { who: who.clone(), named: Some((*protocol, (*name).to_owned())) };
+                let atom = Atom { who: who.clone(), named: Some((*protocol, (*name).into())) };
                 named.push((atoms.take(atom), *protocol));
             }
         }

@@ -78,14 +78,14 @@ fn selected(selector: &Selector) -> String {
     let requirements = selector.0.iter().map(|requirement| match requirement {
         Requirement::In(key, values) => one_of(key, values.iter(), ["=", "in"]),
         Requirement::NotIn(key, values) => one_of(key, values.iter(), ["!=", "notin"]),
-        Requirement::Exists(key) => key.clone(),
+        Requirement::Exists(key) => key.to_string(),
         Requirement::DoesNotExist(key) => format!("!{key}"),
     });
     requirements.collect::<Vec<_>>().join(",")
 }
 
-fn one_of<'a>(key: &str, values: impl Iterator<Item = &'a String>, [one, many]: [&str; 2]) -> String {
-    let values: Vec<&str> = values.map(String::as_str).collect();
+fn one_of<'a>(key: &str, values: impl Iterator<Item = &'a Box<str>>, [one, many]: [&str; 2]) -> String {
+    let values: Vec<&str> = values.map(|value| &**value).collect();
     match values.as_slice() {
         [value] => format!("{key}{one}{value}"),
         values => format!("{key} {many} ({})", values.join(",")),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::Refused;
 use crate::{
-    model::{Event, NodeObject, PodObject},
+    model::{Event, Name, NodeObject, PodObject},
     source::object::{Key, Object},
 };
 
@@ -107,7 +107,7 @@ impl Files {
                 }
                 Event::Node(name.clone(), node)
             }
-            Key::Pod(namespace, name) => {
+            Key::Pod(name) => {
                 let mut pod = PodObject::default();
                 for (file, object) in holders.iter().flat_map(|file| own(file).map(move |object| (file, object))) {
                     if let Object::Pod(_, _, next) = object {
@@ -116,8 +116,8 @@ impl Files {
                         } else if ![&pod.uid, &next.uid].iter().any(|uid| uid.is_empty()) && pod.uid != next.uid {
                             continue;
                         }
-                        later(&mut pod.node, &next.node, String::is_empty);
-                        later(&mut pod.ips, &next.ips, Vec::is_empty);
+                        later(&mut pod.node, &next.node, |node| node.is_empty());
+                        later(&mut pod.ips, &next.ips, |ips| ips.is_empty());
                         later(&mut pod.created, &next.created, Option::is_none);
                         later(&mut pod.labels, &next.labels, |labels| labels.is_empty());
                         later(&mut pod.ports, &next.ports, |ports| ports.is_empty());
@@ -125,7 +125,7 @@ impl Files {
                         pod.completed |= next.completed;
                     }
                 }
-                Event::Pod((namespace.clone(), name.clone()), pod)
+                Event::Pod(Name::clone(name), pod)
             }
             // These have no status that another file would add: the last file's object is the object.
             Key::Namespace(name) => {
@@ -133,10 +133,10 @@ impl Files {
                     objects.filter_map(|o| if let Object::Namespace(_, n) = o { Some(n) } else { None }).next_back();
                 Event::Namespace(name.clone(), last.cloned().unwrap_or_default())
             }
-            Key::Policy(namespace, name) => {
+            Key::Policy(name) => {
                 let last =
                     objects.filter_map(|o| if let Object::Policy(.., p) = o { Some(p) } else { None }).next_back();
-                Event::Policy((namespace.clone(), name.clone()), last.cloned().unwrap_or_default())
+                Event::Policy(Name::clone(name), last.cloned().unwrap_or_default())
             }
         }
     }
@@ -150,10 +150,16 @@ fn later<T: Clone>(value: &mut T, next: &T, is_unset: impl Fn(&T) -> bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::{net::IpAddr, sync::Arc};
+
     use super::*;
 
     fn file(name: &str) -> FileId {
         FileId { status: false, name: name.into() }
+    }
+
+    fn ip() -> IpAddr {
+        "10.0.0.5".parse().unwrap()
     }
 
     fn node(cidr: &str) -> Object {
@@ -165,9 +171,9 @@ mod tests {
     fn a_status_file_adds_to_the_manifest_and_leaves_it_when_it_goes() {
         let mut files = Files::default();
         let status = FileId { status: true, name: "default.web.yaml".into() };
-        let written = PodObject { ips: vec!["10.0.0.5".parse().unwrap()], ..PodObject::default() };
+        let written = PodObject { ips: [ip()].into(), ..PodObject::default() };
         let declared = PodObject { node: "a".into(), uid: "u".into(), ..PodObject::default() };
-        let key = ("default".to_owned(), "web".to_owned());
+        let key = Name::new(("default".to_owned(), "web".to_owned()));
         // The order in which they are seen does not matter.
         files.set(&status, vec![Object::Pod(key.0.clone(), key.1.clone(), written.clone())]);
         let events = files.set(&file("web.yaml"), vec![Object::Pod(key.0.clone(), key.1.clone(), declared.clone())]);
@@ -180,9 +186,9 @@ mod tests {
     #[test]
     fn a_status_file_of_another_pod_of_the_name_is_left_out() {
         let mut files = Files::default();
-        let key = ("default".to_owned(), "web".to_owned());
+        let key = Name::new(("default".to_owned(), "web".to_owned()));
         let status = FileId { status: true, name: "default.web.yaml".into() };
-        let ips = vec!["10.0.0.5".parse().unwrap()];
+        let ips: Arc<[IpAddr]> = [ip()].into();
         let before = PodObject { uid: "before".into(), ips: ips.clone(), ..PodObject::default() };
         let pod = |uid: &str| PodObject { uid: uid.into(), node: "a".into(), ..PodObject::default() };
         let object = |pod| vec![Object::Pod(key.0.clone(), key.1.clone(), pod)];
@@ -198,8 +204,8 @@ mod tests {
     fn a_status_file_alone_makes_no_pod() {
         let mut files = Files::default();
         let status = FileId { status: true, name: "default.web.yaml".into() };
-        let key = ("default".to_owned(), "web".to_owned());
-        let written = PodObject { ips: vec!["10.0.0.5".parse().unwrap()], ..PodObject::default() };
+        let key = Name::new(("default".to_owned(), "web".to_owned()));
+        let written = PodObject { ips: [ip()].into(), ..PodObject::default() };
         let object = |pod: &PodObject| vec![Object::Pod(key.0.clone(), key.1.clone(), pod.clone())];
         assert_eq!(files.set(&status, object(&written)), [Event::PodGone(key.clone())]);
         assert_eq!(

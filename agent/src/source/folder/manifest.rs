@@ -174,8 +174,8 @@ status:
             internal_ips: vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
             pod_cidrs: vec!["10.1.0.0/24".parse().unwrap(), "fd00:1::/64".parse().unwrap()],
         };
-        let labels = [("app".into(), "web".into())].into();
-        let ips = vec!["10.1.0.5".parse().unwrap()];
+        let labels = [("app".into(), "web".into())].into_iter().collect();
+        let ips = ["10.1.0.5".parse().unwrap()].into();
         let pod = PodObject { node: "a".into(), ips, labels: Arc::new(labels), ..PodObject::default() };
         assert_eq!(objects, [Object::Node("a".into(), node), Object::Pod("default".into(), "web".into(), pod)]);
     }
@@ -186,7 +186,7 @@ status:
         let objects = parse(text).unwrap();
         assert!(matches!(&objects[0], Object::Node(_, n) if n.pod_cidrs == ["10.1.0.0/24".parse().unwrap()]));
         assert!(
-            matches!(&objects[1], Object::Pod(_, _, p) if p.completed && p.ips == ["10.1.0.5".parse::<IpAddr>().unwrap()])
+            matches!(&objects[1], Object::Pod(_, _, p) if p.completed && *p.ips == ["10.1.0.5".parse::<IpAddr>().unwrap()])
         );
     }
 

@@ -14,8 +14,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
 use crate::{
-    model::{Event, Kind},
+    model::{Event, Kind, packed::pack},
     source::{
+        commons::Commons,
         copy::DiskCopy,
         object::{Key, Object},
     },
@@ -58,6 +59,7 @@ struct Listed {
 /// All that was told.
 pub(super) struct Told {
     kinds: [Listed; KINDS],
+    commons: Commons,
     copy: DiskCopy<Key>,
     /// Objects that cannot be read, why, and the last list that had them.
     unreadable: BTreeMap<Key, (String, u32)>,
@@ -70,16 +72,18 @@ impl Told {
     /// It cannot be opened.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Event>)> {
         let mut kinds: [Listed; KINDS] = Default::default();
+        let mut commons = Commons::default();
         let mut events = Vec::new();
-        let copy = DiskCopy::open(path, |key: Key, object: Object, text| {
+        let copy = DiskCopy::open(path, |key: Key, mut object: Object, text| {
+            commons.share(&mut object);
+            events.push(object.told(&key));
             let known = Known { print: print(text), round: 0 };
             kinds[kind(&key) as usize].known.insert(key, known);
-            events.push(object.told());
         })?;
         if copy.is_whole() {
             events.extend(Kind::ALL.map(Event::Remembered));
         }
-        Ok((Self { kinds, copy, unreadable: BTreeMap::new() }, events))
+        Ok((Self { kinds, commons, copy, unreadable: BTreeMap::new() }, events))
     }
 
     /// Whether what was on disk is the whole of what an apiserver said some time.
@@ -102,7 +106,7 @@ impl Told {
         let of = &mut self.kinds[kind as usize];
         match news {
             News::Begin => of.round += 1,
-            News::Is(key, Ok(object)) => {
+            News::Is(key, Ok(mut object)) => {
                 self.unreadable.remove(&key);
                 let text = match to_raw_value(&object) {
                     Ok(text) => text,
@@ -114,8 +118,9 @@ impl Told {
                 let print = print(&text);
                 let before = of.known.insert(key.clone(), Known { print, round: of.round });
                 if before.as_ref().is_none_or(|known| known.print != print) {
+                    self.commons.share(&mut object);
+                    events.push(object.told(&key));
                     self.copy.put(key, Some(text), before.is_none());
-                    events.push(object.told());
                 }
             }
             News::Is(key, Err(why)) => {
@@ -159,6 +164,7 @@ impl Told {
             events.push(Event::Told(kind));
             if self.kinds.iter().all(|of| of.told) {
                 self.copy.make_whole();
+                self.kinds.iter_mut().for_each(|of| pack(&mut of.known));
             }
         }
     }
@@ -334,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_kind_of_which_an_object_cannot_be_read_is_not_told_to_be_all_there() {
-        let key = || Key::Policy("n".into(), "p".into());
+        let key = || Key::Policy(("n".to_owned(), "p".to_owned()).into());
         let bad = || News::Is(key(), Err("no selector".into()));
         let good = || News::Is(key(), Ok(Object::Policy("n".into(), "p".into(), PolicyObject::default())));
         let whole = [Event::Told(Kind::Policy)];
@@ -352,7 +358,7 @@ mod tests {
             }
             assert!(events.ends_with(&whole) && world.told.problems().count() == 0, "{events:?}");
             // What was good once holds, over a restart too; what never was does not.
-            let other = News::Is(Key::Policy("n".into(), "q".into()), Err("no selector".into()));
+            let other = News::Is(Key::Policy(("n".to_owned(), "q".to_owned()).into()), Err("no selector".into()));
             for (bad, is_told) in [(bad(), true), (other, false)] {
                 world.take(Kind::Policy, [News::Begin, good(), News::End]);
                 let (mut again, _) = world.restart();

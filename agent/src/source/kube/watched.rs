@@ -39,8 +39,10 @@ macro_rules! kind {
 
 kind!(Node, "Node", "", "nodes", ClusterResourceScope, |_, name| Key::Node(name));
 kind!(Namespace, "Namespace", "", "namespaces", ClusterResourceScope, |_, name| Key::Namespace(name));
-kind!(Pod, "Pod", "", "pods", NamespaceResourceScope, Key::Pod);
-kind!(Policy, "NetworkPolicy", "networking.k8s.io", "networkpolicies", NamespaceResourceScope, Key::Policy);
+kind!(Pod, "Pod", "", "pods", NamespaceResourceScope, |namespace, name| Key::Pod((namespace, name).into()));
+kind!(Policy, "NetworkPolicy", "networking.k8s.io", "networkpolicies", NamespaceResourceScope, |namespace, name| {
+    Key::Policy((namespace, name).into())
+});
 
 /// An object of kind `K`.
 #[derive(Clone, Debug)]
@@ -151,7 +153,10 @@ mod tests {
         let good = read(&line("10.0.0.1"));
         assert!(matches!(good.said, Ok(Object::Pod(_, _, pod)) if pod.ips.len() == 1));
         let bad = read(&line("10.0.0"));
-        assert_eq!((bad.key(), bad.meta().resource_version.as_deref()), (Key::Pod("n".into(), "p".into()), Some("7")));
+        assert_eq!(
+            (bad.key(), bad.meta().resource_version.as_deref()),
+            (Key::Pod(("n".to_owned(), "p".to_owned()).into()), Some("7"))
+        );
         assert!(bad.said.unwrap_err().contains("line 1"));
     }
 }

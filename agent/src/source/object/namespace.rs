@@ -18,8 +18,9 @@ pub(super) struct Raw {
 impl Raw {
     pub(super) fn fold(self) -> (String, NamespaceObject) {
         let Metadata { name, labels, .. } = self.metadata;
-        let mut labels = labels.unwrap_or_default();
-        labels.insert(NAME_LABEL.into(), name.as_str().into());
+        let labels = labels.unwrap_or_default();
+        let told = labels.iter().map(|(key, value)| (key.into(), value.into()));
+        let labels = told.chain([(NAME_LABEL.into(), name.as_str().into())]).collect();
         (name, NamespaceObject { labels: Arc::new(labels) })
     }
 }

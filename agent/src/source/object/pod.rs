@@ -82,9 +82,9 @@ impl Raw {
         let mirrored = self.metadata.annotations.and_then(|annotations| annotations.mirror);
         Ok(PodObject {
             uid: mirrored.or(self.metadata.uid).unwrap_or_default(),
-            node: spec.node_name.unwrap_or_default(),
+            node: spec.node_name.unwrap_or_default().into(),
             host_network: spec.host_network.unwrap_or_default(),
-            ips,
+            ips: ips.into(),
             completed: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             created: self.metadata.creation_timestamp.map(jiff::Timestamp::as_second),
             labels: Arc::new(self.metadata.labels.unwrap_or_default()),
@@ -97,6 +97,6 @@ impl ContainerPort {
     fn named(self) -> Option<NamedPort> {
         let name = self.name.filter(|name| !name.is_empty())?;
         let protocol = policy::protocol(self.protocol.as_deref())?;
-        Some(NamedPort { name, protocol, port: self.container_port })
+        Some(NamedPort { name: name.into(), protocol, port: self.container_port })
     }
 }

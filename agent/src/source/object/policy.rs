@@ -4,7 +4,7 @@
 //! the API, and a policy that is left out whole would open its pods. An unknown type isolates both ways; a policy of which nobody can tell whom
 //! it selects isolates every pod of its namespace, and allows nothing.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -146,7 +146,7 @@ fn fold((peers, ports): RawRule, place: &str, field: &str, refused: &mut Vec<Str
                     Peer::Refused
                 })
             });
-            Peers::Of(exact(items))
+            Peers::Of(items.collect())
         }
     };
     let ports = match ports {
@@ -156,17 +156,10 @@ fn fold((peers, ports): RawRule, place: &str, field: &str, refused: &mut Vec<Str
             let items = list.into_iter().enumerate().filter_map(|(i, port)| {
                 port.fold().map_err(|why| refused.push(format!("{place}.ports[{i}]: {why}"))).ok()
             });
-            Ports::Of(exact(items))
+            Ports::Of(items.collect())
         }
     };
     Rule { peers, ports }
-}
-
-/// Without room for more: collected in the place of what was read, they would keep all that its larger items took.
-fn exact<T>(items: impl Iterator<Item = T>) -> Vec<T> {
-    let mut items: Vec<T> = items.collect();
-    items.shrink_to_fit();
-    items
 }
 
 impl RawPeer {
@@ -196,15 +189,15 @@ impl RawBlock {
             range => range.map_err(|_| format!("{text:?} is no CIDR")),
         };
         let cidr = range(&self.cidr)?.trunc();
-        let mut except = BTreeSet::new();
+        let mut except = Vec::new();
         for text in self.except.unwrap_or_default() {
             let part = range(&text)?.trunc();
             if !cidr.contains(&part) {
                 return Err(format!("except {part} is not inside {cidr}"));
             }
-            except.insert(part);
+            except.push(part);
         }
-        Ok(Peer::Block { cidr, except })
+        Ok(Peer::Block { cidr, except: except.into_iter().collect() })
     }
 }
 
@@ -221,7 +214,7 @@ impl RawPort {
             (None, None) => Port::All,
             (None, Some(_)) => return Err("endPort without port".to_owned()),
             (Some(IntOrString::String(_)), Some(_)) => return Err("endPort beside a named port".to_owned()),
-            (Some(IntOrString::String(name)), None) => Port::Named(name),
+            (Some(IntOrString::String(name)), None) => Port::Named(name.into()),
             (Some(IntOrString::Int(only)), None) => Port::Range(number(only)?, number(only)?),
             (Some(IntOrString::Int(first)), Some(last)) => {
                 let (first, last) = (number(first)?, number(last)?);
@@ -262,7 +255,7 @@ mod tests {
     fn a_policy_of_which_nobody_can_tell_whom_it_selects_isolates_its_namespace_and_allows_nothing() {
         let selector = json!({"matchExpressions": [{"key": "app", "operator": "Is", "values": ["web"]}]});
         let policy = folded(json!({"podSelector": selector, "ingress": [{}], "policyTypes": ["Ingress"]}));
-        assert!(policy.subject.matches(&Labels::new()), "every pod");
+        assert!(policy.subject.matches(&Labels::default()), "every pod");
         assert_eq!(policy.ingress.as_deref(), Some(&[][..]));
         assert_eq!(policy.egress, None, "it says nothing of what they send");
         let [why] = policy.refused.as_slice() else { panic!("{:?}", policy.refused) };

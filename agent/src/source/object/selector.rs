@@ -1,26 +1,26 @@
 //! LabelSelector.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::model::{Requirement, Selector};
+use crate::model::{Requirement, Selector, Sorted};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RawSelector {
     #[serde(default)]
-    match_labels: Option<BTreeMap<String, String>>,
+    match_labels: Option<BTreeMap<Box<str>, Box<str>>>,
     #[serde(default)]
     match_expressions: Option<Vec<Expression>>,
 }
 
 #[derive(Deserialize)]
 struct Expression {
-    key: String,
+    key: Box<str>,
     operator: String,
     #[serde(default)]
-    values: Option<BTreeSet<String>>,
+    values: Option<Sorted<Box<str>>>,
 }
 
 impl RawSelector {
@@ -28,7 +28,7 @@ impl RawSelector {
     /// An expression that the API would refuse.
     pub(super) fn fold(self) -> Result<Selector, String> {
         let equal = self.match_labels.unwrap_or_default().into_iter();
-        let equal = equal.map(|(key, value)| Ok(Requirement::In(key, BTreeSet::from([value]))));
+        let equal = equal.map(|(key, value)| Ok(Requirement::In(key, Sorted::from_iter([value]))));
         let expressions = self.match_expressions.unwrap_or_default().into_iter().map(Expression::fold);
         equal.chain(expressions).collect::<Result<_, _>>().map(Selector)
     }

@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::policy::{Namespaces, Peer, Peers, Ports, Rule};
+use crate::model::{
+    Requirement, Sorted,
+    policy::{Namespaces, Peer, Peers, Ports, Rule},
+};
 
 /// Something that happens to a node.
 #[derive(Clone, Debug)]
@@ -42,7 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
-fn label(label: u8) -> Arc<str> {
+fn label(label: u8) -> Box<str> {
     format!("{label}").into()
 }
 
@@ -50,16 +53,16 @@ fn told(step: &Step) -> Option<Event> {
     let name = |number: &u8| key(&format!("{number}"));
     Some(match step {
         Step::Pod(pod, of) => {
-            let labels = Arc::new(BTreeMap::from([("app".into(), label(*of))]));
-            let ips = vec![IpAddr::from([10, 0, 0, *pod])];
+            let labels = Arc::new([("app".into(), label(*of))].into_iter().collect());
+            let ips = [IpAddr::from([10, 0, 0, *pod])].into();
             Event::Pod(name(pod), PodObject { labels, ips, ..PodObject::default() })
         }
         Step::PodGone(pod) => Event::PodGone(name(pod)),
         Step::Policy(policy, of, ranges) => {
-            let app = crate::model::Requirement::In("app".into(), BTreeSet::from([label(*of).to_string()]));
-            let pods = Peer::Pods { namespaces: Namespaces::Own, pods: Selector(BTreeSet::from([app])) };
+            let app = Requirement::In("app".into(), [label(*of)].into_iter().collect());
+            let pods = Peer::Pods { namespaces: Namespaces::Own, pods: Selector([app].into_iter().collect()) };
             let range =
-                |n: u8| Peer::Block { cidr: format!("192.0.{n}.0/24").parse().unwrap(), except: BTreeSet::new() };
+                |n: u8| Peer::Block { cidr: format!("192.0.{n}.0/24").parse().unwrap(), except: Sorted::default() };
             let peers = Peers::Of((0..*ranges).map(range).chain([pods]).collect());
             let ingress = Some(Arc::from([Rule { peers, ports: Ports::All }]));
             Event::Policy(name(policy), PolicyObject { ingress, ..PolicyObject::default() })
@@ -76,7 +79,7 @@ fn take(world: &mut World, step: &Step) {
         Step::Add(pod) => {
             let slot = u32::from(*pod) + 1;
             let endpoint = Endpoint { v4: [10, 0, 0, *pod], ..endpoint(*pod) };
-            let local = Local { pod: Some(name(pod)), ..local(*pod, "", "") };
+            let local = Local { pod: Some((*name(pod)).clone()), ..local(*pod, "", "") };
             world.policing.put(&mut world.maps, slot, endpoint, local).unwrap();
         }
         Step::Delete(pod) => world.policing.remove(&mut world.maps, u32::from(*pod) + 1).unwrap(),

@@ -85,7 +85,7 @@ async fn what_the_source_cannot_tell_is_in_the_catalogue_once() {
 async fn addresses_without_room_are_in_the_catalogue_while_they_have_none() {
     let mut world = World::new();
     let rule = Rule {
-        peers: Peers::Of(vec![Peer::Pods { namespaces: Namespaces::Own, pods: Selector::default() }]),
+        peers: Peers::Of([Peer::Pods { namespaces: Namespaces::Own, pods: Selector::default() }].into()),
         ports: Ports::All,
     };
     let policy = PolicyObject { uid: "u".into(), ingress: Some([rule].into()), ..PolicyObject::default() };
@@ -94,7 +94,7 @@ async fn addresses_without_room_are_in_the_catalogue_while_they_have_none() {
     world.policing.policies.as_mut().unwrap().limit_peers(2);
     let at = |host: u8| IpAddr::from([10, 0, 0, host]);
     let comes = |world: &mut World, host: u8| {
-        let pod = PodObject { ips: vec![at(host)], ..PodObject::default() };
+        let pod = PodObject { ips: [at(host)].into(), ..PodObject::default() };
         world.tell(vec![Event::Pod(key(&format!("p{host}")), pod)]);
         world.catalogue().crowded_out
     };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{super::budget::COUNTED, sharing::Lab, *};
-use crate::model::Event;
+use crate::model::{Event, Name};
 
 /// Rules from single addresses, each with a port of its own.
 fn rules(set: usize, count: usize) -> Value {
@@ -109,7 +109,7 @@ fn of_more_addresses_than_there_is_room_for_the_lowest_are_pods() {
     assert_eq!((has(&lab), lab.policies.crowded_out()), (vec![address(2), address(3)], 2));
     assert_eq!(change.peers.get(&address(4)), Some(&None), "{change:?}");
     assert!(change.epochs.contains(&1), "what it was allowed is judged again: {change:?}");
-    let gone = ("a".to_owned(), "db2".to_owned());
+    let gone = Name::new(("a".to_owned(), "db2".to_owned()));
     lab.cluster.apply(Event::PodGone(gone.clone()));
     let change = lab.policies.update(&lab.cluster, [Touched::Pod(gone)]);
     assert_eq!((has(&lab), lab.policies.crowded_out()), (vec![address(3), address(4)], 1));

@@ -5,7 +5,7 @@ use osmia_oracle::{Endpoint, stories::Objects};
 
 use super::super::*;
 use crate::{
-    model::Event,
+    model::{Event, Name},
     source::{folder::manifest, object::Object},
 };
 
@@ -48,16 +48,18 @@ impl World {
                         (Event::Namespace(name.clone(), namespace), Touched::Namespace(name))
                     }
                     Object::Pod(namespace, name, pod) => {
-                        (Event::Pod((namespace.clone(), name.clone()), pod), Touched::Pod((namespace, name)))
+                        let key = Name::new((namespace, name));
+                        (Event::Pod(Name::clone(&key), pod), Touched::Pod(key))
                     }
                     Object::Policy(namespace, name, policy) => {
-                        (Event::Policy((namespace.clone(), name.clone()), policy), Touched::Policy((namespace, name)))
+                        let key = Name::new((namespace, name));
+                        (Event::Policy(Name::clone(&key), policy), Touched::Policy(key))
                     }
                     Object::Node(..) => unreachable!("no story has nodes"),
                 }
             }
             Happening::Gone(kind, namespace, name) => {
-                let key = (namespace.clone(), name.clone());
+                let key = Name::new((namespace.clone(), name.clone()));
                 match *kind {
                     "Namespace" => (Event::NamespaceGone(name.clone()), Touched::Namespace(name.clone())),
                     "Pod" => (Event::PodGone(key.clone()), Touched::Pod(key)),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::{
-    model::Event,
+    model::{Event, Name},
     source::{folder::manifest, object::Object},
 };
 
@@ -25,12 +25,14 @@ impl Lab {
                     Event::Namespace(name, namespace)
                 }
                 Object::Pod(namespace, name, pod) => {
-                    touched.push(Touched::Pod((namespace.clone(), name.clone())));
-                    Event::Pod((namespace, name), pod)
+                    let key = Name::new((namespace, name));
+                    touched.push(Touched::Pod(Name::clone(&key)));
+                    Event::Pod(key, pod)
                 }
                 Object::Policy(namespace, name, policy) => {
-                    touched.push(Touched::Policy((namespace.clone(), name.clone())));
-                    Event::Policy((namespace, name), policy)
+                    let key = Name::new((namespace, name));
+                    touched.push(Touched::Policy(Name::clone(&key)));
+                    Event::Policy(key, policy)
                 }
                 Object::Node(name, node) => Event::Node(name, node),
             };
