@@ -11,11 +11,14 @@ use std::str::FromStr;
 use clap::Subcommand;
 use osmia_maps::{MapError, Pins, catalogue::PolicyName, layout::Endpoint, layout::Meta};
 
-use super::{endpoint, names::Names};
+use super::{
+    endpoint,
+    names::{Names, texts},
+};
 use crate::{
     arguments::Common,
     failure::Failure,
-    render::{Document, Page},
+    render::{Document, List, Page},
 };
 
 const EXAMPLES: &str = "\
@@ -104,6 +107,25 @@ fn endpoints_and_names(pins: &Pins, common: &Common, meta: &Meta) -> Result<(Vec
 /// Says what makes names doubtful.
 pub(super) fn say_stale(page: &mut Page<'_>, stale: &[String]) -> std::io::Result<()> {
     stale.iter().try_for_each(|text| page.doubtful(format_args!("? {text}")))
+}
+
+/// One table of what the names call by number; `none` is said where it is empty.
+fn listed(names: &Names, list: List, none: &'static str) -> Document {
+    let stale = names.stale().to_vec();
+    let document = Document::new({
+        let stale = stale.clone();
+        move |document, page| {
+            say_stale(page, &stale)?;
+            for list in &document.lists {
+                if list.len() == 0 {
+                    page.line(none)?;
+                }
+                page.table(|| list.rows())?;
+            }
+            Ok(())
+        }
+    });
+    document.with("stale", texts(stale)).list(list)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use osmia_maps::{
     tables,
 };
 
-use super::say_stale;
+use super::{listed, say_stale};
 use crate::{
     arguments::Common,
     command::{
@@ -55,21 +55,7 @@ fn all(names: &Names, addresses: &[(Addr, u32)], ranges: &[(RouteKey, u32)]) -> 
             .with("peers", peers(names, *class))
     };
     let records = counts.iter().map(record).collect();
-    let stale = names.stale().to_vec();
-    let document = Document::new({
-        let stale = stale.clone();
-        move |document, page| {
-            say_stale(page, &stale)?;
-            for list in &document.lists {
-                if list.len() == 0 {
-                    page.line("no classes: no rule in use speaks of anybody")?;
-                }
-                page.table(|| list.rows())?;
-            }
-            Ok(())
-        }
-    });
-    document.with("stale", texts(stale)).list(List::of("classes", records))
+    listed(names, List::of("classes", records), "no classes: no rule in use speaks of anybody")
 }
 
 fn one(

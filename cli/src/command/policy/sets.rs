@@ -13,7 +13,7 @@ use osmia_maps::{
     tables,
 };
 
-use super::say_stale;
+use super::{listed, say_stale};
 use crate::{
     arguments::Common,
     command::{
@@ -76,21 +76,7 @@ fn all(names: &Names, users: &Users, rows: &[(VerdictKey, VerdictRow)]) -> Docum
             .with("isolation", Cell::Text(isolation(names, rows, number).into()))
     };
     let records: Vec<Record> = numbers.into_iter().map(record).collect();
-    let stale = names.stale().to_vec();
-    let document = Document::new({
-        let stale = stale.clone();
-        move |document, page| {
-            say_stale(page, &stale)?;
-            for list in &document.lists {
-                if list.len() == 0 {
-                    page.line("no rule sets: no pod of this node is isolated")?;
-                }
-                page.table(|| list.rows())?;
-            }
-            Ok(())
-        }
-    });
-    document.with("stale", texts(stale)).list(List::of("sets", records))
+    listed(names, List::of("sets", records), "no rule sets: no pod of this node is isolated")
 }
 
 /// What isolates, by the catalogue, or by the row of whom no other row speaks of.
