@@ -1,35 +1,24 @@
 //! The catalogue's file: its lines, in the order in which the rows they name are written.
 //!
-//! Invariant: what [`CatalogueFile::append`] took is in the file whole, behind everything before it, and whoever opens it by its name finds it;
-//! after a refusal the next lines take the place of what was torn. The file lies in the run folder, in memory as the maps: nothing is synced, since neither outlives the machine.
+//! Invariant: what [`CatalogueFile::append`] took is in the file whole, behind everything before it, and whoever opens it by its name finds it.
+//! The file lies in the run folder, in memory as the maps: neither outlives the machine.
 
 use std::{
     borrow::Borrow,
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{FileExt, MetadataExt},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
 use osmia_maps::catalogue::{self, Catalogue, Line};
 
-/// Bytes of lines that are written at a time.
-const PIECE: usize = 1 << 20;
-/// A file shorter than this is never worth a shorter one, bytes.
-const SHORT: u64 = 1 << 20;
+use crate::appended::{Appended, Part};
 
 /// The open file.
 #[derive(Debug)]
 pub struct CatalogueFile {
     path: PathBuf,
-    file: File,
-    /// Bytes of whole lines.
-    length: u64,
-    /// Bytes it had when it said nothing twice.
-    shortest: u64,
-    /// Whether something may stand behind the whole lines.
-    torn: bool,
+    file: Appended,
 }
 
 impl CatalogueFile {
@@ -39,22 +28,17 @@ impl CatalogueFile {
     /// The run folder cannot be read or written. What is there stays.
     pub fn open(run: &Path) -> Result<Self> {
         let path = catalogue::path(run);
-        let what = || format!("cannot use {}", path.display());
-        let before = match Catalogue::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Catalogue::default(),
-            read => read.with_context(what)?,
-        };
-        let (file, length) = write_anew(&path, &before.lines()).with_context(what)?;
-        Ok(Self { path, file, length, shortest: length, torn: false })
+        let opened = Appended::open(&path).and_then(|mut file| file.shorten_now(shortest).map(|()| file));
+        let file = opened.with_context(|| format!("cannot use {}", path.display()))?;
+        Ok(Self { path, file })
     }
 
     /// What its whole lines add up to.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn read(&mut self) -> io::Result<Catalogue> {
-        self.mend()?;
-        self.whole()
+    pub fn read(&self) -> io::Result<Catalogue> {
+        read(self.file.whole())
     }
 
     /// Adds lines, all or none.
@@ -62,106 +46,53 @@ impl CatalogueFile {
     /// # Errors
     /// The file system refused; no row that they name may be written then.
     pub fn append<L: Borrow<Line>>(&mut self, lines: impl IntoIterator<Item = L>) -> io::Result<()> {
-        self.mend()?;
         self.stay()?;
-        self.torn = true;
-        let (mut bytes, mut length) = (Vec::new(), self.length);
-        for line in lines {
-            put(&mut bytes, line.borrow())?;
-            if bytes.len() >= PIECE {
-                self.file.write_all_at(&bytes, length)?;
-                length += bytes.len() as u64;
-                bytes.clear();
-            }
-        }
-        self.file.write_all_at(&bytes, length)?;
-        self.torn = false;
-        self.length = length + bytes.len() as u64;
-        Ok(())
+        self.file.append(|out| lines.into_iter().try_for_each(|line| put(out, line.borrow())))
     }
 
-    /// Whether most of it is history.
-    #[must_use]
-    pub fn is_long(&self) -> bool {
-        self.length > SHORT.max(4 * self.shortest)
-    }
-
-    /// Replaces it by the shortest file that says the same.
+    /// Replaces it by the shortest file that says the same, where most of it is history: a call begins with that, a later one ends it.
     ///
     /// # Errors
     /// It cannot be read or written; it stays as it is.
     pub fn shorten(&mut self) -> io::Result<()> {
-        let lines = self.whole()?.lines();
-        let (file, length) = write_anew(&self.path, &lines)?;
-        (self.file, self.length, self.shortest, self.torn) = (file, length, length, false);
-        Ok(())
-    }
-
-    /// What the open file says, whatever became of its name.
-    fn whole(&self) -> io::Result<Catalogue> {
-        let mut text = vec![0; usize::try_from(self.length).map_err(io::Error::other)?];
-        self.file.read_exact_at(&mut text, 0)?;
-        Ok(Catalogue::of(&text))
+        self.file.shorten(shortest).map(drop)
     }
 
     /// Its name leads to another file, or nowhere: somebody removed it. It is written again, so that nothing loses its number.
     fn stay(&mut self) -> io::Result<()> {
-        let own = self.file.metadata()?;
-        match fs::metadata(&self.path) {
-            Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => return Ok(()),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(_) | Err(_) => {}
+        if self.file.has_its_name()? {
+            return Ok(());
         }
         tracing::warn!(path = %self.path.display(), "somebody removed the catalogue: written again");
-        self.shorten()
+        self.file.shorten_now(shortest)
     }
 
     /// As if the disk were full, or were not any more.
     #[cfg(test)]
-    pub(crate) fn refuse(&mut self, refuse: bool) -> io::Result<()> {
-        self.file = OpenOptions::new().read(true).write(!refuse).open(&self.path)?;
-        Ok(())
-    }
-
-    fn mend(&mut self) -> io::Result<()> {
-        if self.torn {
-            self.file.set_len(self.length)?;
-            self.torn = false;
-        }
-        Ok(())
+    pub(crate) fn refuse(&mut self, refuse: bool) {
+        self.file.refuse(refuse);
     }
 }
 
-/// Whoever reads meanwhile sees the old file or the new one.
-fn write_anew(path: &Path, lines: &[Line]) -> io::Result<(File, u64)> {
-    let bytes = text(lines)?;
-    let beside = path.with_extension("new");
-    let written = || -> io::Result<(File, u64)> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside)?;
-        file.write_all(&bytes)?;
-        fs::rename(&beside, path)?;
-        Ok((file, bytes.len() as u64))
-    };
-    written().inspect_err(|_| {
-        // What of it there is fills a disk that may be full already. One that stays is overwritten by the next.
-        let _ = fs::remove_file(&beside);
-    })
+fn shortest(whole: Part, out: &mut dyn Write) -> io::Result<()> {
+    read(whole)?.lines().iter().try_for_each(|line| put(out, line))
 }
 
-fn text(lines: &[Line]) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    lines.iter().try_for_each(|line| put(&mut bytes, line))?;
-    Ok(bytes)
+fn read(mut part: Part) -> io::Result<Catalogue> {
+    let mut text = Vec::new();
+    part.read_to_end(&mut text)?;
+    Ok(Catalogue::of(&text))
 }
 
-fn put(bytes: &mut Vec<u8>, line: &Line) -> io::Result<()> {
-    serde_json::to_writer(&mut *bytes, line)?;
-    bytes.push(b'\n');
-    Ok(())
+fn put(out: &mut dyn Write, line: &Line) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use osmia_maps::catalogue::{Last, PolicyName};
     use tempfile::TempDir;
 
@@ -195,20 +126,6 @@ mod tests {
     }
 
     #[test]
-    fn lines_follow_what_is_whole_and_never_what_was_torn() {
-        let run = TempDir::new().unwrap();
-        let mut file = CatalogueFile::open(run.path()).unwrap();
-        file.append(&[generation(1)]).unwrap();
-        // A disk that was full in the midst of many lines.
-        let lines = text(&(4..9).map(generation).collect::<Vec<_>>()).unwrap();
-        file.file.write_all_at(&lines, file.length).unwrap();
-        file.torn = true;
-        file.append(&[generation(2)]).unwrap();
-        file.append(&[generation(3)]).unwrap();
-        assert_eq!(read(&run).generation, 3);
-    }
-
-    #[test]
     fn what_somebody_removes_is_there_again_with_the_next_line() {
         let run = TempDir::new().unwrap();
         let path = catalogue::path(run.path());
@@ -227,28 +144,23 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_take_the_files_place_does_not_stay_beside_it() {
-        let run = TempDir::new().unwrap();
-        let path = run.path().join("catalogue");
-        fs::create_dir(&path).unwrap();
-        assert!(write_anew(&path, &[generation(1)]).is_err());
-        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 1);
-    }
-
-    #[test]
     fn a_long_file_becomes_one_that_says_the_same() {
         let run = TempDir::new().unwrap();
         let mut file = CatalogueFile::open(run.path()).unwrap();
         let mut count = 0;
-        while !file.is_long() {
+        while !file.file.is_shortening() {
             count += 1;
             file.append(&[generation(count), in_force(count)]).unwrap();
+            file.shorten().unwrap();
         }
-        let before = read(&run);
-        file.shorten().unwrap();
-        assert!(file.length < 1000 && !file.is_long(), "{}", file.length);
-        assert_eq!(read(&run), before);
         file.append(&[generation(count + 1)]).unwrap();
-        assert_eq!(read(&run).generation, count + 1);
+        let before = read(&run);
+        file.file.wait();
+        file.shorten().unwrap();
+        let length = fs::metadata(catalogue::path(run.path())).unwrap().len();
+        assert!(length < 1000 && !file.file.is_shortening(), "{length}");
+        assert_eq!(read(&run), before);
+        file.append(&[generation(count + 2)]).unwrap();
+        assert_eq!(read(&run).generation, count + 2);
     }
 }

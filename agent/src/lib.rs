@@ -4,6 +4,7 @@
 
 pub mod addresses;
 pub mod app;
+mod appended;
 pub mod attachments;
 pub mod catalogue;
 pub mod clock;

@@ -353,9 +353,6 @@ impl<R: Rows> Policing<R> {
     /// Keeps the catalogue short: everything that comes and goes leaves lines in it.
     pub(super) fn housekeep(&mut self) {
         self.notices.forget();
-        if !self.catalogue.is_long() {
-            return;
-        }
         if let Err(error) = self.catalogue.shorten() {
             tracing::error!(%error, "the catalogue cannot be made shorter; tried again");
         }

@@ -23,6 +23,7 @@ use anyhow::{Context, Result, bail};
 use tokio::sync::oneshot;
 
 use super::record::Line;
+use crate::appended::sync_folder;
 
 /// How long a line may be in the kernel's hands alone.
 const BEHIND: Duration = Duration::from_millis(500);
@@ -194,11 +195,6 @@ fn line(raw: &[u8]) -> Result<Line> {
         bail!("wrong checksum");
     }
     Ok(serde_json::from_str(json)?)
-}
-
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
 
 /// The journal's thread: syncs what was appended, and rewrites. Ends with the journal.

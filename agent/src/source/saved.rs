@@ -1,46 +1,30 @@
 //! What a source said last, on disk: a restart that cannot ask again comes up from it.
 //!
-//! Invariant: a file of lines `[key, value or null]`, the last line of a key counts. It is appended to, and rewritten (by rename) when half
-//! of it is out of date, without holding its values in memory, and by a thread: of a large cluster it has tens of megabytes, and whoever
-//! keeps something has packets and pods that wait for him. A crash leaves the old or the new file, at worst with its last line torn, which
-//! is dropped. Lines that cannot be read stay until it is rewritten. No fsync: what is lost with the power is asked for again.
+//! Invariant: a file of lines `[key, value or null]`, the last line of a key counts. It is replaced by a shorter one when half of it is out of
+//! date, without holding its values in memory. A crash leaves at worst its last line torn, which is dropped; other lines that cannot be read
+//! stay until it is replaced. What is appended is not synced: what is lost with the power is asked for again.
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
+    fs,
+    io::{self, BufRead, BufReader, Write},
     marker::PhantomData,
     path::{Path, PathBuf},
-    thread::{self, JoinHandle},
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-/// Bytes that may be out of date before a rewrite is worth it.
-const SLACK: u64 = 1 << 20;
+use crate::appended::{Appended, Part};
 
 /// The file. `K` is what a value is known by.
 pub(super) struct Saved<K> {
     path: PathBuf,
-    file: File,
-    /// Bytes now, and after the last rewrite.
-    size: u64,
-    rewritten: u64,
+    file: Appended,
     /// Lines of it cannot be read.
     is_damaged: bool,
-    /// The shorter file beside it.
-    shorter: Option<Shorter>,
     key: PhantomData<K>,
-}
-
-/// A file that is being written, of each key's last line.
-struct Shorter {
-    /// How many bytes of the file it is made of: whole lines.
-    of: u64,
-    /// Gives its size.
-    thread: JoinHandle<Result<u64>>,
 }
 
 impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
@@ -52,10 +36,11 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
-        let file = append(path)?;
+        let failed = || format!("cannot use {}", path.display());
+        let mut file = Appended::open(path).with_context(failed)?;
         let mut values = BTreeMap::new();
         let (mut damaged, mut size, mut torn) = (0, 0, false);
-        lines(path, u64::MAX, |line, is_whole| {
+        lines(file.whole(), |line, is_whole| {
             match parse(line) {
                 Ok((key, Some(value))) if is_whole => drop(values.insert(key, value)),
                 Ok((key, None)) if is_whole => drop(values.remove(&key)),
@@ -67,16 +52,18 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
                 size += line.len() as u64 + 1;
             }
             Ok(())
-        })?;
+        })
+        .with_context(failed)?;
         // What is torn would take the next line with it.
-        file.set_len(size).with_context(|| format!("cannot write {}", path.display()))?;
+        file.cut(size).with_context(failed)?;
         let is_damaged = damaged > 0;
-        let path = path.to_owned();
-        let saved = Self { path, file, size, rewritten: 0, is_damaged, shorter: None, key: PhantomData };
-        if is_damaged || torn {
-            tracing::warn!(file = %saved.path.display(), lines = damaged, torn, "lines of the last known state cannot be read");
+        if is_damaged {
+            file.make_worth_it();
         }
-        Ok((saved, values))
+        if is_damaged || torn {
+            tracing::warn!(file = %path.display(), lines = damaged, torn, "lines of the last known state cannot be read");
+        }
+        Ok((Self { path: path.to_owned(), file, is_damaged, key: PhantomData }, values))
     }
 
     /// Whether there are lines that cannot be read, so that nobody knows what they said.
@@ -95,23 +82,20 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
     where
         K: 'a,
     {
-        let mut text = Vec::new();
-        for value in values {
-            serde_json::to_writer(&mut text, &value)?;
-            text.push(b'\n');
-        }
-        if let Err(error) = self.file.write_all(&text) {
-            // Half a line would take the next one with it. If this fails too, that is one more line that cannot be read.
-            let _ = self.file.set_len(self.size);
-            return Err(error).with_context(|| format!("cannot write {}", self.path.display()));
-        }
-        self.size += text.len() as u64;
-        if let Err(error) = self.shorten() {
-            tracing::warn!(
-                error = format!("{error:#}"),
+        let lines = |out: &mut dyn Write| {
+            values.into_iter().try_for_each(|value| {
+                serde_json::to_writer(&mut *out, &value)?;
+                out.write_all(b"\n")
+            })
+        };
+        self.file.append(lines).with_context(|| format!("cannot write {}", self.path.display()))?;
+        match self.file.shorten(last::<K>) {
+            Ok(replaced) => self.is_damaged &= !replaced,
+            Err(error) => tracing::warn!(
+                path = %self.path.display(),
+                %error,
                 "the last known state is kept, but takes more room than it needs"
-            );
-            self.rewritten = self.size;
+            ),
         }
         Ok(())
     }
@@ -122,143 +106,58 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
     /// # Errors
     /// The file cannot be written; what was there stays.
     pub(super) fn mend(&mut self) -> Result<()> {
-        if !self.is_damaged {
-            return Ok(());
-        }
-        let shorter = match self.shorter.take() {
-            Some(shorter) => shorter,
-            None => self.begin()?,
-        };
-        self.adopt(shorter)
-    }
-
-    /// Begins to write the shorter file where it is worth it; once it is written, it takes this one's place.
-    fn shorten(&mut self) -> Result<()> {
-        match self.shorter.take() {
-            None if self.is_damaged || self.size > 2 * self.rewritten + SLACK => self.shorter = Some(self.begin()?),
-            Some(shorter) if shorter.thread.is_finished() => self.adopt(shorter)?,
-            shorter => self.shorter = shorter,
+        if self.is_damaged {
+            self.file.shorten_now(last::<K>).with_context(|| format!("cannot replace {}", self.path.display()))?;
+            self.is_damaged = false;
         }
         Ok(())
     }
+}
 
-    fn begin(&self) -> Result<Shorter> {
-        let (path, new) = (self.path.clone(), self.beside());
-        let of = self.file.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
-        let write = move || Self::write_last(&path, of, &new);
-        let thread = thread::Builder::new().name("shorten".into()).spawn(write);
-        Ok(Shorter { of, thread: thread.context("cannot start a thread")? })
-    }
-
-    /// Puts the shorter file in the place of this one, when it is written.
-    fn adopt(&mut self, Shorter { of, thread }: Shorter) -> Result<()> {
-        let written = thread.join().unwrap_or_else(|_| Err(anyhow!("the thread that shortens it ended")));
-        let (path, mut last) = (self.path.clone(), 0);
-        self.replace(|new| {
-            last = written?;
-            Ok(last + add_rest(&path, of, new)?)
-        })?;
-        // What came meanwhile may be out of date already.
-        self.rewritten = last;
-        Ok(())
-    }
-
+impl<K> Saved<K> {
     /// Leaves nothing. Needs no room on the disk.
     ///
     /// # Errors
     /// It cannot be written; what was there stays.
     pub(super) fn empty(&mut self) -> Result<()> {
-        // It would bring back what is gone.
-        self.discard();
-        self.file.set_len(0).with_context(|| format!("cannot write {}", self.path.display()))?;
-        (self.size, self.rewritten, self.is_damaged) = (0, 0, false);
-        Ok(())
-    }
-
-    /// Puts the file that `write` writes, which gives its size, in the place of this one.
-    fn replace(&mut self, write: impl FnOnce(&Path) -> Result<u64>) -> Result<()> {
-        let new = self.beside();
-        let written = write(&new).and_then(|size| {
-            fs::rename(&new, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))?;
-            Ok(size)
-        });
-        let size = written.inspect_err(|_| {
-            // What of it there is fills a disk that may be full already. One that stays is overwritten by the next.
-            let _ = fs::remove_file(&new);
-        })?;
-        self.file = append(&self.path)?;
-        (self.size, self.rewritten, self.is_damaged) = (size, size, false);
+        self.file.empty().with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.is_damaged = false;
         Ok(())
     }
 
     /// As if the disk were full, or were not any more.
     #[cfg(test)]
     pub(super) fn refuse(&mut self, refuse: bool) {
-        self.file = if refuse { File::open(&self.path).unwrap() } else { append(&self.path).unwrap() };
-    }
-
-    /// Writes each key's last line among the first `of` bytes; the size, bytes.
-    fn write_last(path: &Path, of: u64, new: &Path) -> Result<u64> {
-        let mut last: BTreeMap<K, usize> = BTreeMap::new();
-        let mut at = 0;
-        lines(path, of, |line, _| {
-            if let Ok((key, value)) = parse(line) {
-                match value {
-                    Some(_) => last.insert(key, at),
-                    None => last.remove(&key),
-                };
-            }
-            at += 1;
-            Ok(())
-        })?;
-        let mut wanted: Vec<usize> = last.into_values().collect();
-        wanted.sort_unstable();
-        let mut wanted = wanted.into_iter().peekable();
-        let failed = || format!("cannot write {}", new.display());
-        let mut out = BufWriter::new(File::create(new).with_context(failed)?);
-        let (mut at, mut size) = (0, 0);
-        lines(path, of, |line, _| {
-            if wanted.next_if_eq(&at).is_some() {
-                out.write_all(line).and_then(|()| out.write_all(b"\n")).with_context(failed)?;
-                size += line.len() as u64 + 1;
-            }
-            at += 1;
-            Ok(())
-        })?;
-        out.flush().with_context(failed)?;
-        Ok(size)
+        self.file.refuse(refuse);
     }
 }
 
-impl<K> Saved<K> {
-    fn beside(&self) -> PathBuf {
-        self.path.with_extension("new")
-    }
-
-    /// Waits for the shorter file that is being written, which nobody wants any more.
-    fn discard(&mut self) {
-        let Some(Shorter { thread, .. }) = self.shorter.take() else { return };
-        // What the thread says is of no use any more.
-        let _ = thread.join();
-        let _ = fs::remove_file(self.beside());
-    }
-}
-
-impl<K> Drop for Saved<K> {
-    fn drop(&mut self) {
-        // Whoever opens the file next finds nobody who writes beside it.
-        self.discard();
-    }
-}
-
-/// Adds what `path` has behind its first `of` bytes to `new`; how much that is, bytes.
-fn add_rest(path: &Path, of: u64, new: &Path) -> Result<u64> {
-    let added = || -> io::Result<u64> {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(of))?;
-        io::copy(&mut file, &mut OpenOptions::new().append(true).open(new)?)
-    };
-    added().with_context(|| format!("cannot write {}", new.display()))
+/// Writes each key's last line.
+fn last<K: DeserializeOwned + Ord>(whole: Part, out: &mut dyn Write) -> io::Result<()> {
+    let mut last: BTreeMap<K, usize> = BTreeMap::new();
+    let mut at = 0;
+    lines(whole.clone(), |line, _| {
+        if let Ok((key, value)) = parse(line) {
+            match value {
+                Some(_) => last.insert(key, at),
+                None => last.remove(&key),
+            };
+        }
+        at += 1;
+        Ok(())
+    })?;
+    let mut wanted: Vec<usize> = last.into_values().collect();
+    wanted.sort_unstable();
+    let mut wanted = wanted.into_iter().peekable();
+    let mut at = 0;
+    lines(whole, |line, _| {
+        if wanted.next_if_eq(&at).is_some() {
+            out.write_all(line)?;
+            out.write_all(b"\n")?;
+        }
+        at += 1;
+        Ok(())
+    })
 }
 
 /// Of one line, without its end.
@@ -266,16 +165,11 @@ fn parse<K: DeserializeOwned>(line: &[u8]) -> serde_json::Result<(K, Option<Box<
     serde_json::from_slice(line)
 }
 
-fn append(path: &Path) -> Result<File> {
-    OpenOptions::new().create(true).append(true).open(path).with_context(|| format!("cannot open {}", path.display()))
-}
-
-/// Calls `each` with every line of the first `of` bytes, and whether it is a whole one.
-fn lines(path: &Path, of: u64, mut each: impl FnMut(&[u8], bool) -> Result<()>) -> Result<()> {
-    let failed = || format!("cannot read {}", path.display());
-    let mut file = BufReader::new(File::open(path).with_context(failed)?.take(of));
+/// Calls `each` with every line, and whether it is a whole one.
+fn lines(part: Part, mut each: impl FnMut(&[u8], bool) -> io::Result<()>) -> io::Result<()> {
+    let mut file = BufReader::new(part);
     let mut line = Vec::new();
-    while file.read_until(b'\n', &mut line).with_context(failed)? > 0 {
+    while file.read_until(b'\n', &mut line)? > 0 {
         let is_whole = line.pop_if(|last| *last == b'\n').is_some();
         each(&line, is_whole)?;
         line.clear();
@@ -340,6 +234,27 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_file_without_room_for_another_is_not_tried_at_each_change() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, b"nonsense\n").unwrap();
+        let (mut saved, _) = open(&path);
+        let full = dir.path().join("file.new");
+        std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+        let mut keep = || {
+            saved.keep([(&"a".to_owned(), Some(&vec![1; 1000]))]).unwrap();
+            saved.file.wait();
+            saved.is_damaged()
+        };
+        assert!(keep() && keep() && !full.is_symlink(), "it was tried");
+        for _ in 0..100 {
+            assert!(keep(), "there is room again, but what is not tried does not find it");
+        }
+        while keep() {}
+        assert_eq!(open(&path).1, Values::from([("a".to_owned(), vec![1; 1000])]));
+    }
+
+    #[test]
     fn what_a_full_disk_took_of_a_shorter_file_does_not_stay() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("file");
@@ -356,14 +271,15 @@ mod tests {
 
     /// Keeps `a` until the file is a short one again.
     fn keep_until_short(saved: &mut Saved<String>, path: &Path) -> u32 {
+        let mut longest = 0;
         for round in 0..1000 {
             saved.keep([(&"a".to_owned(), Some(&vec![round; 1000]))]).unwrap();
-            while saved.shorter.as_ref().is_some_and(|shorter| !shorter.thread.is_finished()) {
-                thread::yield_now();
-            }
-            if fs::metadata(path).unwrap().len() < SLACK && saved.rewritten > 0 {
+            saved.file.wait();
+            let length = fs::metadata(path).unwrap().len();
+            if length < longest {
                 return round;
             }
+            longest = length;
         }
         panic!("{} bytes", fs::metadata(path).unwrap().len());
     }
@@ -386,7 +302,7 @@ mod tests {
         let (mut saved, _) = open(&path);
         let names: Vec<String> = ["b", "c", "d"].map(str::to_owned).into();
         saved.keep([(&names[0], Some(&vec![1])), (&names[1], Some(&vec![1]))]).unwrap();
-        while saved.shorter.is_none() {
+        while !saved.file.is_shortening() {
             saved.keep([(&"a".to_owned(), Some(&vec![0; 1000]))]).unwrap();
         }
         saved.keep([(&names[0], Some(&vec![2])), (&names[1], None), (&names[2], Some(&vec![2]))]).unwrap();
