@@ -1,8 +1,8 @@
 //! The copy on disk of what a source told, by which a start may live: one rule for every source.
 //!
 //! Invariant: it says of itself that it is whole only once all there is was told, and after everything that was told; where a part of it is
-//! lost or cannot be read it stops to say so before that part goes from the file. So a start that is told it is whole has every policy of
-//! some moment. Where it is not whole, what it holds may be older than what was told last, so nothing of it stands in for what cannot be read
+//! lost or cannot be read it stops to say so before that part goes from the file, and while several changes that belong together are being
+//! written. So a start that is told it is whole has every policy of some moment. Where it is not whole, what it holds may be older than what was told last, so nothing of it stands in for what cannot be read
 //! now when a source says that all was told. What the disk refuses is kept and tried again, up to a bound.
 
 use std::{collections::BTreeMap, fmt::Debug, path::Path, time::Duration};
@@ -53,9 +53,9 @@ pub(super) struct DiskCopy<K> {
     unsaved: BTreeMap<Line<K>, Unsaved>,
     /// About [`UNSAVED_AT_MOST`].
     bytes: usize,
-    /// Whether the file has to say that it is whole, where it says something else.
-    mark: Option<bool>,
     is_whole: bool,
+    /// What the file says of that.
+    says_whole: bool,
     keeping: Keeping,
     /// Why the disk has not all of it.
     unkept: Option<String>,
@@ -74,8 +74,8 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
             saved,
             unsaved: BTreeMap::new(),
             bytes: 0,
-            mark: None,
             is_whole: false,
+            says_whole: false,
             keeping: Keeping::All,
             unkept: None,
             again: None,
@@ -83,7 +83,7 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
         let (mut unreadable, mut first) = (0_usize, None);
         for (line, text) in lines {
             let Line::Object(key) = line else {
-                copy.is_whole = true;
+                (copy.is_whole, copy.says_whole) = (true, true);
                 continue;
             };
             match serde_json::from_str::<V>(text.get()) {
@@ -102,7 +102,6 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
                 "the copy of what the source said last is damaged: all has to be told anew before policy begins"
             );
             copy.is_whole = false;
-            copy.mark = Some(false);
             copy.save();
             // Only now: a kill between the two leaves a damaged one.
             if copy.unkept.is_none()
@@ -121,9 +120,6 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
 
     /// All there is was told.
     pub(super) fn make_whole(&mut self) {
-        if !self.is_whole && self.keeping == Keeping::All {
-            self.mark = Some(true);
-        }
         self.is_whole = true;
     }
 
@@ -164,7 +160,7 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
         match written {
             Ok(()) if self.keeping == Keeping::All => (self.unkept, self.again) = (None, None),
             // Why it is empty goes on to be said.
-            Ok(()) => (self.keeping, self.again) = (Keeping::Nothing, None),
+            Ok(()) => (self.keeping, self.again, self.says_whole) = (Keeping::Nothing, None, false),
             Err(error) => {
                 let pause = self.again.map_or(AGAIN, |(_, pause)| AGAIN_AT_MOST.min(2 * pause));
                 self.again = Some((Instant::now() + pause, pause));
@@ -175,24 +171,27 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
         }
     }
 
-    /// That it is not whole goes before all else, that it is comes after it: a write may be cut short anywhere.
+    /// A write may be cut short anywhere: of several lines the first says that it is not whole, and the last that it is.
     fn write(&mut self) -> Result<()> {
         let whole = RawValue::TRUE.to_owned();
-        let mark = |is: bool| (self.mark == Some(is)).then_some((&Line::Complete, is.then_some(&whole)));
+        let ceases = self.says_whole && (!self.is_whole || self.unsaved.len() > 1);
+        let becomes = self.is_whole && (ceases || !self.says_whole);
+        let first = ceases.then_some((&Line::Complete, None));
+        let last = becomes.then_some((&Line::Complete, Some(&whole)));
         let texts = self.unsaved.iter().map(|(line, unsaved)| (line, unsaved.text.as_ref()));
-        let lines: Vec<_> = mark(false).into_iter().chain(texts).chain(mark(true)).collect();
+        let lines: Vec<_> = first.into_iter().chain(texts).chain(last).collect();
         if !lines.is_empty() {
             self.saved.keep(lines)?;
         }
         self.unsaved.clear();
-        (self.bytes, self.mark) = (0, None);
+        (self.bytes, self.says_whole) = (0, self.is_whole);
         Ok(())
     }
 
     /// What was on disk is older than what is dropped here, and would be taken for whole.
     fn give_up(&mut self) {
         self.unsaved.clear();
-        (self.bytes, self.mark, self.keeping) = (0, None, Keeping::ToEmpty);
+        (self.bytes, self.keeping) = (0, Keeping::ToEmpty);
         let mib = UNSAVED_AT_MOST >> 20;
         self.say(format!(
             "a restart would not know the last state: the disk refused until {mib} MiB had changed; all is kept anew from the next start on"

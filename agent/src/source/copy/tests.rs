@@ -1,4 +1,4 @@
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use serde_json::value::to_raw_value;
 use tempfile::TempDir;
@@ -68,6 +68,35 @@ fn it_says_that_it_is_whole_after_all_else_and_that_it_is_not_before() {
     let (world, values) = world.restart();
     assert!(!world.copy.is_whole());
     assert_eq!((values.len(), world.on_disk()), (1, mended), "nothing is left to mend");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_together_is_there_together_wherever_its_writing_ends() {
+    let mut world = World::new();
+    for name in ["policy-of-old", "pod"] {
+        world.set(name, 1, true);
+    }
+    world.copy.make_whole();
+    world.copy.save();
+    let before = world.on_disk();
+    world.copy.put("policy-of-old".into(), None, false);
+    world.set("pod", 2, false);
+    world.set("policy-of-new", 2, true);
+    world.copy.save();
+    let (mut world, after) = world.restart();
+    assert!(world.copy.is_whole() && after.len() == 2);
+    let all = world.on_disk();
+    let mut seen = BTreeSet::new();
+    for end in before.len()..=all.len() {
+        world.overwrite(&all[..end]);
+        let (killed, values) = world.restart();
+        if killed.copy.is_whole() {
+            seen.insert(values);
+        }
+        world = killed;
+    }
+    let old = ["policy-of-old", "pod"].map(|name| (name.to_owned(), 1)).into();
+    assert_eq!(seen, [old, after].into());
 }
 
 #[tokio::test(start_paused = true)]
