@@ -54,10 +54,21 @@ impl Churn {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let teller = scope.spawn(|| self.tell(feed, server, || !over.load(Ordering::Relaxed)));
+            // The scope waits for the thread also where the call panics.
+            let ends = Ends(&over);
             let result = call();
-            over.store(true, Ordering::Relaxed);
+            drop(ends);
             teller.join().map_err(|_| anyhow!("what tells of churn panicked"))??;
             result
         })
+    }
+}
+
+/// Says that it is over when it goes.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
