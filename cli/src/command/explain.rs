@@ -134,12 +134,14 @@ impl Explain {
     }
 }
 
-/// That there is no room for an address of a pod, if any rule speaks of it.
+/// That no rule takes an address for a pod's, whether or not one speaks of it: from a lower one on there is no room.
 fn crowded_out(names: &Names, address: Addr) -> Option<String> {
     let CrowdedOut { addresses, lowest } = names.told().crowded_out?;
     let address = ip(address);
     (address >= lowest).then(|| {
-        format!("{address} is no pod to the rules of this node: {addresses} addresses have no room, from {lowest} on")
+        format!(
+            "{address} is no pod to the rules of this node, whatever they say: {addresses} addresses that they speak of have no room, from {lowest} on"
+        )
     })
 }
 
