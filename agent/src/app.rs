@@ -41,7 +41,7 @@ use crate::{
     model::{Numbers, Settings},
     program::{self, Attaching, Dataplane, OBJECT, Options, ProgramLog},
     publish::Publisher,
-    readiness::{Readiness, Task},
+    readiness::Readiness,
     serve::{heartbeat, http, metrics::Metrics, socket},
     source::Source,
     sys,
@@ -165,13 +165,8 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     // where the source has not told all yet.
     shared.begin_policy(attachments.locals());
     tokio::spawn(shared.clone().tend_policy());
-    let mut policy = Some(policy);
-    let begun = |policy: &mut Option<Task>| {
-        if let Some(policy) = policy.take_if(|_| shared.policy_has_begun()) {
-            policy.done();
-        }
-    };
-    begun(&mut policy);
+    // Also where the maps refused at first and did not later.
+    tokio::spawn(policy.done_when(shared.policy_in_force()));
     let drained = attachments.drain(&args.state).await?;
     let cni = socket::bind(&args.run.join("cni.sock"))?;
     // Only now: a plugin that waited for the queue finds the socket open.
@@ -188,22 +183,16 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     let mut housekeeping = time::interval(Duration::from_secs(args.garbage_after.max(1)).min(HOUSEKEEPING));
     housekeeping.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
     let mut held = None;
-    let mut policy_told = shared.told();
     loop {
         tokio::select! {
             () = stop.changed() => break,
-            // Also where the maps refused at first and did not later.
-            Ok(()) = policy_told.changed(), if policy.is_some() => {
-                begun(&mut policy);
-                continue;
-            }
             (events, since) = source.next() => {
                 tell_problems(&source, &shared, &metrics);
                 let nodes = model.take(events, since);
                 if !compared && let Some(pods) = model.pods() {
                     compared = true;
                     let attachments = Arc::clone(&attachments);
-                    tokio::spawn(async move { attachments.pods_told(&pods).await });
+                    tokio::spawn(async move { attachments.pods_told(pods).await });
                 }
                 if !nodes && !retry {
                     continue;

@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use tokio::sync::watch;
+
 /// What is still to be done.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
@@ -38,6 +40,14 @@ impl Readiness {
 }
 
 impl Task {
+    /// It is done once this says so, also if it did before anybody asked.
+    pub async fn done_when(self, mut said: watch::Receiver<bool>) {
+        // Who would say it goes with the agent.
+        if said.wait_for(|done| *done).await.is_ok() {
+            self.done();
+        }
+    }
+
     /// It is done.
     pub fn done(self) {
         let mut open = self.readiness.open();
@@ -62,6 +72,21 @@ mod tests {
         a.done();
         assert_eq!(readiness.pending(), ["b"]);
         b.done();
+        assert!(readiness.pending().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_so_before_anybody_asked_is_done_as_well() {
+        let readiness = Readiness::default();
+        let (early, late) = (watch::Sender::new(false), watch::Sender::new(false));
+        early.send_replace(true);
+        let within = std::time::Duration::from_secs(10);
+        tokio::time::timeout(within, readiness.task("early").done_when(early.subscribe())).await.unwrap();
+        let waits = tokio::spawn(readiness.task("late").done_when(late.subscribe()));
+        tokio::task::yield_now().await;
+        assert_eq!(readiness.pending(), ["late"]);
+        late.send_replace(true);
+        tokio::time::timeout(within, waits).await.unwrap().unwrap();
         assert!(readiness.pending().is_empty());
     }
 }

@@ -16,7 +16,7 @@ mod copy;
 pub mod folder;
 pub mod kube;
 #[cfg(test)]
-mod logged;
+pub(crate) mod logged;
 pub mod notice;
 pub mod object;
 mod saved;

@@ -63,9 +63,9 @@ impl Shared {
         self.open().policing.source(problems);
     }
 
-    /// See [`Policing::has_begun`].
-    pub(super) fn policy_has_begun(&self) -> bool {
-        self.open().policing.has_begun()
+    /// See [`Policing::in_force`].
+    pub(super) fn policy_in_force(&self) -> watch::Receiver<bool> {
+        self.open().policing.in_force()
     }
 
     /// See [`Policing::told`].

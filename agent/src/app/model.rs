@@ -8,7 +8,7 @@ use super::dataplane::Shared;
 use crate::{
     attachments::{NodeFacts, known::Pods},
     compile::{Desired, addresses_to_resolve, compile, pod_mtu},
-    model::{Event, Kind, Numbers, Settings, Underlay},
+    model::{Cluster, Event, Kind, Numbers, Settings, Underlay},
     serve::metrics::Metrics,
     underlay::Wanted,
 };
@@ -55,9 +55,9 @@ impl Model {
         &self.settings
     }
 
-    /// The pods of the source, of all nodes; `None`: it has not told of all yet.
+    /// The pods of the source, of all nodes; `None`: it has not told of all since its start.
     pub(super) fn pods(&self) -> Option<Pods> {
-        self.shared.with_cluster(|cluster| cluster.told.contains(&Kind::Pod).then(|| cluster.pods.clone()))
+        self.shared.with_cluster(pods)
     }
 
     /// Takes in events that came at `since`; whether there is something to bring. What they say of policy is in force when this returns.
@@ -149,5 +149,26 @@ impl Model {
             tracing::info!(problem, "solved");
         }
         self.said.clone_from(&self.problems);
+    }
+}
+
+/// All pods, unless some may only be remembered: what attachments are compared with once has to be as it is now.
+fn pods(cluster: &Cluster) -> Option<Pods> {
+    let all = cluster.told.contains(&Kind::Pod) && !cluster.remembered.contains(&Kind::Pod);
+    all.then(|| cluster.pods.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attachments_are_compared_with_pods_that_are_told_and_not_with_those_that_are_remembered() {
+        let mut cluster = Cluster::default();
+        assert_eq!(pods(&cluster), None);
+        cluster.apply(Event::Remembered(Kind::Pod));
+        assert_eq!(pods(&cluster), None, "they may be others by now");
+        cluster.apply(Event::Told(Kind::Pod));
+        assert_eq!(pods(&cluster), Some(Pods::new()));
     }
 }

@@ -99,7 +99,7 @@ pub(super) struct Policing<R: Rows> {
     /// The endpoints are known.
     begun: bool,
     /// All of it was in force once.
-    was_in_force: bool,
+    in_force: watch::Sender<bool>,
     locals: BTreeMap<u32, Local>,
     catalogue: CatalogueFile,
     generation: u64,
@@ -125,6 +125,8 @@ pub(super) struct Policing<R: Rows> {
     crowded_out: usize,
     /// What the catalogue says of them.
     crowded_out_said: Option<CrowdedOut>,
+    /// The catalogue could not be told it.
+    crowded_out_unsaid: bool,
     news: News,
     notices: Notices,
     graves: Vec<Grave<R::Garbage>>,
@@ -148,7 +150,7 @@ impl<R: Rows> Policing<R> {
             cluster: Cluster::default(),
             policies: None,
             begun: false,
-            was_in_force: false,
+            in_force: watch::Sender::new(false),
             locals: BTreeMap::new(),
             catalogue: CatalogueFile::open(run)?,
             generation: 0,
@@ -163,6 +165,7 @@ impl<R: Rows> Policing<R> {
             over_budget: Vec::new(),
             crowded_out: 0,
             crowded_out_said: None,
+            crowded_out_unsaid: false,
             news: News::default(),
             notices,
             graves: Vec::new(),
@@ -183,7 +186,7 @@ impl<R: Rows> Policing<R> {
         Arc::clone(&self.work)
     }
 
-    /// Changes whenever the source told of pods, namespaces or policies, and when [`Self::has_begun`] does.
+    /// Changes whenever the source told of pods, namespaces or policies.
     pub(super) fn told(&self) -> watch::Receiver<()> {
         self.told.subscribe()
     }
@@ -206,7 +209,7 @@ impl<R: Rows> Policing<R> {
         let mut taken = Taken::default();
         let mut touched = Vec::new();
         let mut told = false;
-        let was_old = self.cluster.is_old();
+        let (was_old, waited_for) = (self.cluster.is_old(), self.cluster.untold().len());
         for event in events {
             let about = about(&event);
             if !self.cluster.apply(event) {
@@ -233,9 +236,14 @@ impl<R: Rows> Policing<R> {
         if !touched.is_empty() {
             self.follow(dataplane, touched);
         }
-        if told && self.policies.is_none() && self.may_begin() {
-            tracing::info!("the source has told all that policy waited for");
-            self.first_try(dataplane);
+        if told && self.policies.is_none() && self.begun {
+            let untold = self.cluster.untold();
+            if untold.is_empty() {
+                tracing::info!("the source has told all that policy waited for");
+                self.first_try(dataplane);
+            } else if untold.len() < waited_for {
+                self.wait_for(&untold);
+            }
         }
         if is_news {
             self.told.send_replace(());
@@ -250,10 +258,7 @@ impl<R: Rows> Policing<R> {
         self.first_try(dataplane);
         let untold = self.cluster.untold();
         if !untold.is_empty() {
-            let why =
-                "policy waits for the source to tell all of these: rules stay as they were, new pods are isolated";
-            tracing::error!(?untold, "{why}");
-            self.fall_behind(&format!("{why}: {untold:?}"));
+            self.wait_for(&untold);
             self.name_all();
         }
     }
@@ -264,15 +269,15 @@ impl<R: Rows> Policing<R> {
     }
 
     /// Whether what the source told of all kinds was in force once.
-    pub(super) fn has_begun(&self) -> bool {
-        self.was_in_force
+    pub(super) fn in_force(&self) -> watch::Receiver<bool> {
+        self.in_force.subscribe()
     }
 
     fn first_try(&mut self, dataplane: &mut R) {
         // Which policies are news the catalogue tells.
         self.news.policies.clear();
         self.news.of_start = true;
-        if self.has_begun() {
+        if self.may_begin() {
             self.cluster.pack();
         }
         self.try_again(dataplane);
@@ -289,9 +294,7 @@ impl<R: Rows> Policing<R> {
         if result.is_ok() {
             self.pause = RETRY;
             self.refused.clear();
-            if !std::mem::replace(&mut self.was_in_force, true) {
-                self.told.send_replace(());
-            }
+            self.in_force.send_replace(true);
             self.notices.set_all(Reason::ChangeFailed, BTreeMap::new());
             if self.said.take().is_some() {
                 tracing::info!("policy is in force as it should be again");

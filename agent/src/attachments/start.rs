@@ -14,6 +14,7 @@ use osmia_cni::{
     queue::{LockedQueue, Queue},
 };
 use osmia_maps::catalogue::PodName;
+use tokio::time;
 
 use super::{
     Attachments, Limits, NodeFacts, Outside,
@@ -29,11 +30,15 @@ use crate::addresses::Addresses;
 
 /// Plugins hold the queue's lock for one file each.
 const QUEUE_LOCK: Duration = Duration::from_secs(10);
+/// After a row was refused; each time twice as long.
+const RETRY: Duration = Duration::from_secs(2);
+/// No longer than this.
+const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 
 impl Attachments {
     /// Reads the journal, compares it with rows, links and the source's pods, mends each difference and says it. `names` are the pods that the
     /// catalogue of policies knows of endpoints: those whose record was lost have their pod of it. Without `pods`, which the source has not
-    /// told yet, nothing is compared with them.
+    /// told since its start, nothing is compared with them.
     ///
     /// # Errors
     /// Journal, maps or links cannot be read, or the journal is of another boot and cannot be replaced.
@@ -137,27 +142,50 @@ impl Attachments {
     }
 
     /// The source has told of all pods, which it had not at the start: what [`Self::open`] could not compare. Who has his name by it is judged
-    /// by it from now on.
-    pub async fn pods_told(&self, pods: &Pods) {
-        let lost: Vec<String> = {
+    /// by it when this returns; it tries until it can.
+    pub async fn pods_told(&self, pods: Pods) {
+        let mut lost: Vec<String> = {
             let state = self.state();
             state.records.values().filter(|record| record.unknown).map(|record| record.host_link.clone()).collect()
         };
-        let differences = self.compare_with_source(pods);
-        for host_link in lost {
-            let _turn = self.locks.lock(&host_link).await;
-            let record = self.state().records.get(&host_link).filter(|record| !record.unknown).cloned();
-            let Some(record) = record else { continue };
-            if let Err(error) = self.put(&record) {
-                tracing::error!(
-                    attachment = %record.name(),
-                    error = format!("{error:#}"),
-                    "it stays isolated; the next start tries again"
-                );
-            }
-        }
+        let differences = self.compare_with_source(&pods);
+        // As many as the cluster has.
+        drop(pods);
         self.publish_all();
         tracing::info!(differences, "attachments are compared with the source");
+        let mut pause = RETRY;
+        loop {
+            let refused = self.put_named(&lost, pause == RETRY).await;
+            if refused.is_empty() {
+                break;
+            }
+            time::sleep(pause).await;
+            pause = RETRY_AT_MOST.min(2 * pause);
+            lost = refused;
+        }
+    }
+
+    /// Writes the rows of those among these links whose pod is known; the links whose row was refused, which is said the `first` time.
+    async fn put_named(&self, links: &[String], first: bool) -> Vec<String> {
+        let mut refused = Vec::new();
+        for host_link in links {
+            let _turn = self.locks.lock(host_link).await;
+            let record = self.state().records.get(host_link).filter(|record| !record.unknown).cloned();
+            let Some(record) = record else { continue };
+            let attachment = record.name();
+            match self.put(&record) {
+                Ok(()) if first => {}
+                Ok(()) => tracing::info!(attachment, "it is judged as its pod"),
+                Err(error) => {
+                    if first {
+                        let error = format!("{error:#}");
+                        tracing::error!(attachment, error, "it stays isolated; tried again");
+                    }
+                    refused.push(host_link.clone());
+                }
+            }
+        }
+        refused
     }
 
     /// Says what the source knows otherwise; says how much. Nothing is cut off for it: see [`known`].

@@ -334,8 +334,31 @@ async fn a_source_that_tells_of_pods_after_the_start_names_who_lost_his_record()
     let told = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
     let key = ("ns".to_owned(), "pod-c1".to_owned());
     node.kernel.get().pods.clear();
-    agent.pods_told(&[(Arc::new(key.clone()), told)].into()).await;
+    agent.pods_told([(Arc::new(key.clone()), told)].into()).await;
     assert_eq!((pod(&agent), node.published()), ("pod-c1".to_owned(), 1));
+    assert!(node.kernel.get().pods.values().eq([&Some(key)]), "policy is told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_his_name_by_the_source_is_judged_by_it_once_the_maps_take_it() {
+    let node = Node::new();
+    let agent = node.agent().await;
+    let addresses = add(&agent, &node, "c1", 1).await.unwrap();
+    std::fs::remove_file(node.state.path().join("journal")).unwrap();
+    let agent = node.agent().await;
+    let told = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
+    let key = ("ns".to_owned(), "pod-c1".to_owned());
+    node.kernel.get().pods.clear();
+    node.kernel.get().refuse_rows = true;
+    let tries = {
+        let (agent, key) = (Arc::clone(&agent), key.clone());
+        tokio::spawn(async move { agent.pods_told([(Arc::new(key), told)].into()).await })
+    };
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(node.kernel.get().pods.is_empty() && !tries.is_finished());
+    assert_eq!(node.published(), 1, "its status file waits for nothing");
+    node.kernel.get().refuse_rows = false;
+    tries.await.unwrap();
     assert!(node.kernel.get().pods.values().eq([&Some(key)]), "policy is told");
 }
 

@@ -20,7 +20,7 @@ impl Write for Said {
 }
 
 /// What is logged while `f` runs, as the agent writes it.
-pub(super) fn logged(f: impl FnOnce()) -> String {
+pub(crate) fn logged(f: impl FnOnce()) -> String {
     let said = Said::default();
     let into = said.clone();
     let log = tracing_subscriber::fmt().with_writer(move || into.clone()).with_ansi(false).with_target(false).finish();

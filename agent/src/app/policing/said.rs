@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use osmia_maps::catalogue::{CrowdedOut, Line};
 
 use super::{Policing, Rows, lines};
-use crate::compile::policy::Policies;
+use crate::{compile::policy::Policies, model::Kind};
 
 /// So many problems of the source are named.
 const NAMED: usize = 20;
@@ -16,6 +16,13 @@ impl<R: Rows> Policing<R> {
         if let Err(error) = self.catalogue.append(&[Line::Behind { at_ms, why: why.to_owned() }]) {
             tracing::warn!(%error, "the catalogue does not say that policy is behind");
         }
+    }
+
+    /// Policy has not begun, since of some kinds not all is told.
+    pub(super) fn wait_for(&mut self, untold: &[Kind]) {
+        let why = "policy waits for the source to tell all of these: rules stay as they were, new pods are isolated";
+        tracing::error!(?untold, "{why}");
+        self.fall_behind(&format!("{why}: {untold:?}"));
     }
 
     /// Whose the endpoints are that were there at the start.
@@ -37,9 +44,15 @@ impl<R: Rows> Policing<R> {
             return;
         }
         match self.catalogue.append(&[Line::CrowdedOut { now }]) {
-            Ok(()) => self.crowded_out_said = now,
+            Ok(()) => {
+                self.crowded_out_said = now;
+                self.crowded_out_unsaid = false;
+            }
             Err(error) => {
-                tracing::warn!(%error, "the catalogue does not say which addresses have no room; tried again")
+                // Tried again with each change.
+                if !std::mem::replace(&mut self.crowded_out_unsaid, true) {
+                    tracing::warn!(%error, "the catalogue does not say which addresses have no room; tried again");
+                }
             }
         }
     }

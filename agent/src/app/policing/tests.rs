@@ -203,6 +203,11 @@ impl World {
         }
     }
 
+    /// Whether all of it was, once.
+    fn is_in_force(&self) -> bool {
+        *self.policing.in_force().borrow()
+    }
+
     fn catalogue(&self) -> Catalogue {
         Catalogue::read(&osmia_maps::catalogue::path(self.run.path())).unwrap()
     }

@@ -3,7 +3,10 @@
 use osmia_maps::catalogue::CrowdedOut;
 
 use super::*;
-use crate::model::policy::{Namespaces, Peer, Peers, Ports, Rule};
+use crate::{
+    model::policy::{Namespaces, Peer, Peers, Ports, Rule},
+    source::logged::logged,
+};
 
 /// A policy with a rule that the API would refuse.
 fn with_refused(parts: &[&str]) -> Event {
@@ -81,8 +84,8 @@ async fn what_the_source_cannot_tell_is_in_the_catalogue_once() {
     assert!(world.catalogue().source.is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn addresses_without_room_are_in_the_catalogue_while_they_have_none() {
+/// A pod whose rules allow all pods of its namespace, and room for two of these.
+fn with_little_room() -> World {
     let mut world = World::new();
     let rule = Rule {
         peers: Peers::Of([Peer::Pods { namespaces: Namespaces::Own, pods: Selector::default() }].into()),
@@ -92,12 +95,37 @@ async fn addresses_without_room_are_in_the_catalogue_while_they_have_none() {
     world.tell(vec![pod("a"), Event::Policy(key("some"), policy)]);
     world.put(1, "a");
     world.policing.policies.as_mut().unwrap().limit_peers(2);
-    let at = |host: u8| IpAddr::from([10, 0, 0, host]);
-    let comes = |world: &mut World, host: u8| {
-        let pod = PodObject { ips: [at(host)].into(), ..PodObject::default() };
-        world.tell(vec![Event::Pod(key(&format!("p{host}")), pod)]);
-        world.catalogue().crowded_out
-    };
+    world
+}
+
+fn at(host: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, host])
+}
+
+/// A pod of the namespace comes.
+fn comes(world: &mut World, host: u8) -> Option<CrowdedOut> {
+    let pod = PodObject { ips: [at(host)].into(), ..PodObject::default() };
+    world.tell(vec![Event::Pod(key(&format!("p{host}")), pod)]);
+    world.catalogue().crowded_out
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_catalogue_that_takes_no_line_of_addresses_without_room_is_said_once() {
+    let mut world = with_little_room();
+    assert_eq!(comes(&mut world, 5), None);
+    world.policing.catalogue.refuse(true);
+    let said = logged(|| (10..30).for_each(|host| _ = comes(&mut world, host)));
+    assert_eq!(said.matches("does not say which addresses have no room").count(), 1, "{said}");
+    world.policing.catalogue.refuse(false);
+    assert_eq!(comes(&mut world, 30), Some(CrowdedOut { addresses: 21, lowest: at(10) }));
+    world.policing.catalogue.refuse(true);
+    let said = logged(|| _ = comes(&mut world, 31));
+    assert_eq!(said.matches("does not say which addresses have no room").count(), 1, "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_without_room_are_in_the_catalogue_while_they_have_none() {
+    let mut world = with_little_room();
     assert_eq!(comes(&mut world, 7), None);
     let out = |addresses, host| Some(CrowdedOut { addresses, lowest: at(host) });
     assert_eq!(comes(&mut world, 9), out(1, 9), "nothing is written for it");

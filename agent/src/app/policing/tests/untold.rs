@@ -31,16 +31,31 @@ async fn nobody_is_open_until_each_kind_was_told() {
     assert!(world.policing.awaits(&local(2, "b", "")), "an ADD waits for them");
     assert_eq!((world.rules(1), world.put(2, "b")), (OPEN, SHUT), "rules stay, and who comes is isolated");
     assert_eq!((world.policing.counts().provisional, world.policing.counts().refused), (2, 0));
-    assert!(!world.policing.has_begun());
+    assert!(!world.is_in_force());
     let catalogue = world.catalogue();
     let behind = catalogue.behind.expect("policy that has not begun is not in force");
     assert!(behind.why.contains("waits for the source to tell all") && behind.why.contains("Policy"), "{behind:?}");
     assert_eq!(catalogue.endpoints[&2].as_ref().unwrap().to_string(), "ns/b", "who is shut has a name");
     let told = world.policing.told();
     world.tell(vec![deny(), Event::Told(Kind::Policy)]);
-    assert!(told.has_changed().unwrap() && world.policing.has_begun() && !world.policing.awaits(&local(2, "b", "")));
+    assert!(told.has_changed().unwrap() && world.is_in_force() && !world.policing.awaits(&local(2, "b", "")));
     assert!(world.rules(1) > SHUT && world.rules(1) == world.rules(2), "{:?}", world.rules(1));
     assert_eq!(world.catalogue().behind, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_policy_waits_for_is_said_as_it_becomes_less() {
+    let mut world = World::new();
+    world.kill();
+    world.policing.begin(&mut world.maps, BTreeMap::new());
+    let why = |world: &World| world.catalogue().behind.map(|behind| behind.why).unwrap_or_default();
+    assert!(why(&world).contains("Namespace") && why(&world).contains("Policy"), "{}", why(&world));
+    world.tell([Kind::Node, Kind::Namespace].map(Event::Remembered).into());
+    assert!(!why(&world).contains("Namespace") && why(&world).contains("Policy"), "{}", why(&world));
+    world.tell(vec![Event::Told(Kind::Pod)]);
+    assert!(why(&world).ends_with("[Policy]"), "{}", why(&world));
+    world.tell(vec![Event::Told(Kind::Policy)]);
+    assert_eq!(why(&world), "");
 }
 
 #[test]
@@ -99,23 +114,22 @@ async fn a_pod_that_is_newer_than_the_policies_that_are_remembered_is_isolated_u
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_has_begun_when_all_of_it_was_in_force_once() {
+async fn it_is_in_force_when_all_of_it_was_once() {
     let mut world = World::new();
-    assert!(world.policing.has_begun());
+    assert!(world.is_in_force());
     world.tell(vec![pod("a")]);
     world.put(1, "a");
     let start = || vec![Event::Namespace("ns".into(), NamespaceObject::default()), pod("a"), deny()];
     world.maps.unreadable = true;
     world.restart(start());
-    assert!(!world.policing.has_begun(), "nothing could be read");
+    assert!(!world.is_in_force(), "nothing could be read");
     (world.maps.unreadable, world.maps.full) = (false, true);
     world.policing.try_again(&mut world.maps);
-    assert!(!world.policing.has_begun(), "nothing could be written");
-    let told = world.policing.told();
+    assert!(!world.is_in_force(), "nothing could be written");
     world.maps.full = false;
     world.policing.try_again(&mut world.maps);
-    assert!(world.policing.has_begun() && told.has_changed().unwrap());
+    assert!(world.is_in_force());
     world.maps.full = true;
     world.tell(vec![Event::PolicyGone(key("deny"))]);
-    assert!(world.policing.has_begun(), "what is refused later is told otherwise");
+    assert!(world.is_in_force(), "what is refused later is told otherwise");
 }
