@@ -1,6 +1,6 @@
 //! What is said of policies at their objects.
 
-use super::*;
+use super::{super::enforce::SLOW, *};
 use crate::model::policy::{Peers, Ports, Rule};
 
 #[tokio::test(start_paused = true)]

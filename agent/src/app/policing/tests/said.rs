@@ -1,6 +1,6 @@
 //! What the catalogue says is wrong.
 
-use osmia_maps::catalogue::CrowdedOut;
+use std::net::IpAddr;
 
 use super::*;
 use crate::{
