@@ -13,7 +13,7 @@ use osmia_maps::layout::drops::DropCount;
 use osmia_maps::layout::endpoint::{E_PRESENT, E_READY};
 use osmia_maps::layout::node::{N_OUTER_V6, N_PRESENT, N_TUNNEL};
 use osmia_maps::layout::route::RouteKind;
-use osmia_maps::layout::{Addr, Config, DropReason, Endpoint, Node, Route, Uplink, maps, programs};
+use osmia_maps::layout::{Addr, Config, DropReason, Endpoint, Node, Route, RouteKey, Uplink, maps, programs};
 
 /// `TC_ACT_SHOT`.
 pub(crate) const SHOT: u32 = 2;
@@ -73,24 +73,7 @@ route add default via fd02::fe
 
     fn rows(&mut self, outer_v6: bool) -> Result<()> {
         let (door, uplink) = (self.ifindex("door")?, self.ifindex("uplink")?);
-        let config = Config {
-            mark: 0x0100_0000,
-            flags: C_IPV6,
-            door_host: door,
-            door_pods: door,
-            tunnel_dev: door,
-            vni: 1,
-            tunnel_port: 4789_u16.to_be_bytes(),
-            pod_mtu: TUNNEL_MTU,
-            masq_min: 61_000,
-            masq_max: 65_535,
-            gateway_mac: GATEWAY,
-            node4: HERE4.octets(),
-            node6: HERE6.octets(),
-            endpoint_flows: 1000,
-            too_big_rate: 10,
-            ..Config::default()
-        };
+        let config = config(door, HERE4, HERE6, TUNNEL_MTU);
         self.array::<Config>(maps::CONFIG)?.set(0, &config, 0)?;
         let row = Uplink { v4: config.node4, mtu: 1500, v6: config.node6, ..Uplink::default() };
         self.hash::<u32, Uplink>(maps::UPLINKS)?.insert(&uplink, &row, 0)?;
@@ -164,11 +147,10 @@ route add default via fd02::fe
     }
 
     fn route(&mut self, prefix: impl Into<IpAddr>, bits: u32, kind: RouteKind, node: u16) -> Result<()> {
-        let prefix = prefix.into();
-        let bits = if prefix.is_ipv4() { Addr::MAPPED_BITS + bits } else { bits };
+        let RouteKey { bits, addr } = self::prefix(prefix.into(), bits);
         let map = self.ebpf.map_mut(maps::ROUTES).context("map routes")?;
         let mut routes: LpmTrie<_, [u8; 16], Route> = map.try_into()?;
-        Ok(routes.insert(&Key::new(bits, addr(prefix).0), &Route { kind: kind as u8, zero: 0, node }, 0)?)
+        Ok(routes.insert(&Key::new(bits, addr), &Route { kind: kind as u8, zero: 0, node }, 0)?)
     }
 
     fn array<V: aya::Pod>(&mut self, name: &str) -> Result<Array<&mut MapData, V>> {
@@ -183,6 +165,33 @@ route add default via fd02::fe
         let link = self.space.output(std::process::Command::new("ip").args(["-o", "link", "show", name]))?;
         link.split(':').next().and_then(|n| n.trim().parse().ok()).with_context(|| format!("ip says {link:?}"))
     }
+}
+
+/// A node with these addresses, whose pods' door and tunnel are one device.
+pub(crate) fn config(door: u32, node4: Ipv4Addr, node6: Ipv6Addr, pod_mtu: u16) -> Config {
+    Config {
+        mark: 0x0100_0000,
+        flags: C_IPV6,
+        door_host: door,
+        door_pods: door,
+        tunnel_dev: door,
+        vni: 1,
+        tunnel_port: 4789_u16.to_be_bytes(),
+        pod_mtu,
+        masq_min: 61_000,
+        masq_max: 65_535,
+        gateway_mac: GATEWAY,
+        node4: node4.octets(),
+        node6: node6.octets(),
+        endpoint_flows: 1000,
+        too_big_rate: 10,
+        ..Config::default()
+    }
+}
+
+/// A prefix as the routes have it.
+pub(crate) fn prefix(address: IpAddr, bits: u32) -> RouteKey {
+    RouteKey { bits: if address.is_ipv4() { Addr::MAPPED_BITS + bits } else { bits }, addr: addr(address).0 }
 }
 
 /// An address as the tables have it.

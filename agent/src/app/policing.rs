@@ -11,7 +11,6 @@ mod burial;
 mod counts;
 mod endpoints;
 mod enforce;
-mod events;
 mod lines;
 mod noticed;
 mod refusal;
@@ -36,17 +35,12 @@ use tokio::{
     time::Instant,
 };
 
-use self::{
-    burial::Grave,
-    enforce::News,
-    events::{About, about},
-    refusal::RETRY,
-};
+use self::{burial::Grave, enforce::News, refusal::RETRY};
 use super::notices::Notices;
 use crate::{
     catalogue::CatalogueFile,
     clock::Clock,
-    compile::policy::{Change, Local, OverBudget, Pinned, Policies, Touched},
+    compile::policy::{About, Change, Local, OverBudget, Pinned, Policies, Touched, about},
     model::{Cluster, Event},
     serve::metrics::{Metrics, PolicyRows},
 };

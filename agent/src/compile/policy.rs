@@ -13,6 +13,7 @@ mod budget;
 mod classes;
 mod cookies;
 mod definition;
+mod events;
 mod names;
 mod numbers;
 mod owners;
@@ -45,6 +46,7 @@ use self::{
 pub use self::{
     budget::OverBudget,
     cookies::Cookie,
+    events::{About, about},
     ports::Scope,
     resume::{Pinned, Resumed},
     verdicts::{Verdict, VerdictKey},

@@ -26,8 +26,8 @@ pub enum Happening {
     Is(Value),
     /// An object (kind, namespace, name) is gone.
     Gone(&'static str, String, String),
-    /// The runtime added this pod here.
-    Added(u32),
+    /// The runtime added this pod here, with this uid, where it says one.
+    Added(u32, Option<&'static str>),
     /// The runtime added an endpoint in this pod's place, and named no pod.
     AddedUnnamed(u32),
     /// The runtime deleted it.
@@ -40,6 +40,7 @@ pub struct Objects {
     objects: BTreeMap<(String, String, String), Value>,
     added: BTreeSet<u32>,
     unnamed: BTreeSet<u32>,
+    uids: BTreeMap<u32, &'static str>,
 }
 
 /// Pods 0 to this are this node's, each with addresses of its own; the others are elsewhere and may claim each other's.
@@ -85,7 +86,8 @@ impl Objects {
     #[must_use]
     pub fn endpoint(&self, pod: u32) -> Endpoint {
         let named = !self.unnamed.contains(&pod);
-        Endpoint { pod: named.then(|| pod_key(pod)), addresses: local_addresses(pod).to_vec() }
+        let uid = self.uids.get(&pod).map(|uid| (*uid).to_owned());
+        Endpoint { pod: named.then(|| pod_key(pod)), uid, addresses: local_addresses(pod).to_vec() }
     }
 
     /// Pods that the runtime has added here.
@@ -122,13 +124,16 @@ impl Objects {
             Happening::Gone(kind, namespace, name) => {
                 self.objects.remove(&((*kind).to_owned(), namespace.clone(), name.clone()));
             }
-            Happening::Added(pod) => {
+            Happening::Added(pod, uid) => {
                 self.added.insert(*pod);
                 self.unnamed.remove(pod);
+                self.uids.remove(pod);
+                self.uids.extend(uid.map(|uid| (*pod, uid)));
             }
             Happening::AddedUnnamed(pod) => {
                 self.added.insert(*pod);
                 self.unnamed.insert(*pod);
+                self.uids.remove(pod);
             }
             Happening::Deleted(pod) => {
                 self.added.remove(pod);
@@ -177,7 +182,12 @@ fn added() -> impl Strategy<Value = Happening> {
 }
 
 fn added_of(pod: u32) -> impl Strategy<Value = Happening> {
-    prop_oneof![9 => Just(Happening::Added(pod)), 1 => Just(Happening::AddedUnnamed(pod))]
+    prop_oneof![9 => uid().prop_map(move |uid| Happening::Added(pod, uid)), 1 => Just(Happening::AddedUnnamed(pod))]
+}
+
+/// Of a pod, as its object or the runtime says it: mostly that of the one that is there, at times that of the one before it.
+fn uid() -> impl Strategy<Value = Option<&'static str>> {
+    prop_oneof![8 => Just(Some("now")), 1 => Just(Some("before")), 1 => Just(None)]
 }
 
 fn labels() -> impl Strategy<Value = Value> {
@@ -245,8 +255,8 @@ fn pod_of(pod: u32) -> impl Strategy<Value = Happening> {
         6 => Just(Told::Both), 1 => Just(Told::V4), 1 => Just(Told::V6), 1 => Just(Told::One), 1 => Just(Told::None),
     ];
     let flags = (prop::bool::weighted(0.1), prop::bool::weighted(0.2), prop::bool::weighted(0.1));
-    (labels(), containers(), phase, 0..4_u32, 0..3_u32, told, flags).prop_map(
-        move |(labels, mut spec, phase, address, created, told, (host, other, ending))| {
+    (labels(), uid(), containers(), phase, 0..4_u32, 0..3_u32, told, flags).prop_map(
+        move |(labels, uid, mut spec, phase, address, created, told, (host, other, ending))| {
             let (namespace, name) = pod_key(pod);
             let here = pod < LOCALS;
             // One that is not here may share an address with another for a while, or claim one that was given anew here. In place of one that
@@ -270,7 +280,7 @@ fn pod_of(pod: u32) -> impl Strategy<Value = Happening> {
             let ending = ending.then_some("2026-01-01T00:00:09Z");
             Happening::Is(json!({
                 "kind": "Pod",
-                "metadata": {"namespace": namespace, "name": name, "labels": labels, "deletionTimestamp": ending,
+                "metadata": {"namespace": namespace, "name": name, "uid": uid, "labels": labels, "deletionTimestamp": ending,
                              "creationTimestamp": format!("2026-01-01T00:00:0{created}Z")},
                 "spec": spec,
                 "status": status,

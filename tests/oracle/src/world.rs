@@ -1,8 +1,8 @@
 //! The cluster: whose an address is, and which policies isolate a pod.
 //!
 //! The API knows pods by their objects alone, and says nothing of a node's endpoint whose object is not its own. Decided so: an endpoint's
-//! object is the Pod of the name that the runtime gave, if that has a network of its own. One that has not (it completed, or is on its node's
-//! network) speaks of another pod of this name, of before or to come. An endpoint without object of its own is nobody's peer, and isolated in
+//! object is the Pod of the name that the runtime gave, if that has a network of its own, and the uid that the runtime gave, where both are said.
+//! Another one (it completed, or is on its node's network, or has another uid) speaks of another pod of this name, of before or to come. An endpoint without object of its own is nobody's peer, and isolated in
 //! both directions where a policy may select it: where its namespace has any, or is not known. An endpoint for which the runtime named no pod
 //! is no pod: nobody's peer by selectors, and held to nothing.
 
@@ -33,6 +33,8 @@ pub struct World {
 pub struct Endpoint {
     /// Namespace and name of the pod, where the runtime named one.
     pub pod: Option<(String, String)>,
+    /// The pod's uid, where the runtime said it.
+    pub uid: Option<String>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
 }
@@ -59,7 +61,8 @@ impl World {
         let (namespace, name) = endpoint.pod.as_ref()?;
         self.pods.iter().find(|pod| {
             let is = |said: &Option<String>, wanted: &String| said.as_ref() == Some(wanted);
-            is(&pod.metadata.namespace, namespace) && is(&pod.metadata.name, name) && has_network(pod)
+            let is_other = endpoint.uid.is_some() && pod.metadata.uid.is_some() && endpoint.uid != pod.metadata.uid;
+            is(&pod.metadata.namespace, namespace) && is(&pod.metadata.name, name) && has_network(pod) && !is_other
         })
     }
 

@@ -157,6 +157,7 @@ fn an_endpoint_is_held_to_its_own_object_and_without_one_to_whatever_may_select_
         world(&[json!({"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [{"from": [{"podSelector": {}}]}]})]);
     let endpoint = |pod: Option<(&str, &str)>, ip: &str| Endpoint {
         pod: pod.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())),
+        uid: None,
         addresses: vec![ip.parse().unwrap()],
     };
     let held = |world: &World, pod, peer: &str| {
@@ -187,6 +188,12 @@ fn an_endpoint_is_held_to_its_own_object_and_without_one_to_whatever_may_select_
         }
         *before = serde_json::from_value(object).unwrap();
         assert_eq!(held(&world, web, "10.0.0.2"), Verdict::Denied(policies.clone()));
+    }
+    world.pods.iter_mut().for_each(|pod| pod.metadata.uid = Some("now".to_owned()));
+    for (uid, is_own) in [(Some("now"), true), (None, true), (Some("before"), false)] {
+        let endpoint = Endpoint { uid: uid.map(str::to_owned), ..endpoint(web, "10.0.0.9") };
+        let verdict = world.held(&endpoint, Direction::Ingress, "10.0.0.2".parse().unwrap(), tcp(80));
+        assert_eq!(verdict == Verdict::NotIsolated, is_own, "{uid:?}: {verdict:?}");
     }
 }
 

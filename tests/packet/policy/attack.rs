@@ -370,6 +370,14 @@ fn errors_are_about_flows_that_are_there() {
             assert!(refused(outcome), "{outcome:?}");
             let outcome = sends(plane, A, &error(&ip, &back.udp(SHUT, 1000, b"answer")));
             assert!(refused(outcome), "{outcome:?}");
+            // Nor to anybody but who sent what it quotes.
+            let other = Ip::new(address(A, v6), address(C, v6));
+            assert_eq!(sends(plane, A, &other.udp(1000, 53, b"question")), Outcome::Passed);
+            let outcome = sends(plane, A, &error(&ip, &other.reversed().udp(53, 1000, b"answer")));
+            assert!(refused(outcome), "{outcome:?}");
+            // Nor in another's name.
+            let outcome = sends(plane, A, &error(&Ip::new(address(C, v6), address(B, v6)), &back.udp(53, 1000, b"a")));
+            assert!(outcome.is(DropReason::SourceGuard), "{outcome:?}");
             // An error about an error is about nothing.
             let outcome = sends(plane, A, &error(&ip, &error(&back, &ip.udp(1000, 53, b"question"))));
             assert!(refused(outcome), "{outcome:?}");

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use osmia_agent::compile::policy::{Change, Cookie, Local, Pinned, Policies, Resumed, Touched};
+use osmia_agent::compile::policy::{About, Change, Cookie, Local, Pinned, Policies, Resumed, Touched, about};
 use osmia_agent::model::{Cluster, Event, Name, policy::Direction};
-use osmia_agent::source::{folder::manifest, object::Object};
+use osmia_agent::source::{folder::manifest, object::Key};
 use osmia_maps::catalogue::{Catalogue, Line, PodName};
 use osmia_maps::layout::{DropReason, flow::EPOCH_DENIED};
 use osmia_oracle::stories::{Happening, Objects};
@@ -177,7 +177,7 @@ impl Story<'_> {
     /// Tells the catalogue whose endpoint is in a slot.
     fn name(&mut self, happening: &Happening) {
         let line = match happening {
-            Happening::Added(pod) | Happening::AddedUnnamed(pod) => {
+            Happening::Added(pod, _) | Happening::AddedUnnamed(pod) => {
                 let named = self.objects.endpoint(*pod).pod;
                 Line::Endpoint { slot: pod + 1, pod: named.map(|(namespace, name)| PodName { namespace, name }) }
             }
@@ -225,11 +225,7 @@ impl Story<'_> {
     }
 
     fn locals(&self) -> BTreeMap<u32, Local> {
-        let local = |pod: &u32| {
-            let Endpoint { pod: named, addresses } = self.objects.endpoint(*pod);
-            (pod + 1, Local { pod: named, addresses, ..Local::default() })
-        };
-        self.objects.added().iter().map(local).collect()
+        self.objects.added().iter().map(|pod| (pod + 1, local(&self.objects, *pod))).collect()
     }
 
     /// Takes steps; after each row some packets are asked about.
@@ -382,41 +378,30 @@ fn asked(plane: &mut Plane, explain: &Explain, question: &Question) -> Result<(O
     Ok((outcome, named))
 }
 
+fn local(objects: &Objects, pod: u32) -> Local {
+    let Endpoint { pod, uid, addresses } = objects.endpoint(pod);
+    Local { pod, uid: uid.unwrap_or_default(), addresses }
+}
+
 /// Makes it happen, to the cluster as a source would tell it.
 fn apply(happening: &Happening, objects: &mut Objects, cluster: &mut Cluster) -> Touched {
     objects.apply(happening);
-    let (event, touched) = match happening {
-        Happening::Added(pod) | Happening::AddedUnnamed(pod) => {
-            let Endpoint { pod: named, addresses } = objects.endpoint(*pod);
-            return Touched::Endpoint(pod + 1, Some(Local { pod: named, addresses, ..Local::default() }));
+    let event = match happening {
+        Happening::Added(pod, _) | Happening::AddedUnnamed(pod) => {
+            return Touched::Endpoint(pod + 1, Some(local(objects, *pod)));
         }
         Happening::Deleted(pod) => return Touched::Endpoint(pod + 1, None),
         Happening::Is(object) => {
             let read = manifest::parse(&object.to_string()).unwrap_or_else(|refused| panic!("{}", refused.why));
-            match read.into_iter().next().expect("an object that matters") {
-                Object::Namespace(name, namespace) => {
-                    (Event::Namespace(name.clone(), namespace), Touched::Namespace(name))
-                }
-                Object::Pod(namespace, name, pod) => {
-                    let key = Name::new((namespace, name));
-                    (Event::Pod(Name::clone(&key), pod), Touched::Pod(key))
-                }
-                Object::Policy(namespace, name, policy) => {
-                    let key = Name::new((namespace, name));
-                    (Event::Policy(Name::clone(&key), policy), Touched::Policy(key))
-                }
-                Object::Node(..) => panic!("no story has nodes"),
-            }
+            let object = read.into_iter().next().expect("an object that matters");
+            let key = Key::of(&object);
+            object.told(&key)
         }
-        Happening::Gone(kind, namespace, name) => {
-            let key = Name::new((namespace.clone(), name.clone()));
-            match *kind {
-                "Namespace" => (Event::NamespaceGone(name.clone()), Touched::Namespace(name.clone())),
-                "Pod" => (Event::PodGone(key.clone()), Touched::Pod(key)),
-                _ => (Event::PolicyGone(key.clone()), Touched::Policy(key)),
-            }
-        }
+        Happening::Gone("Namespace", _, name) => Event::NamespaceGone(name.clone()),
+        Happening::Gone("Pod", namespace, name) => Event::PodGone(Name::new((namespace.clone(), name.clone()))),
+        Happening::Gone(_, namespace, name) => Event::PolicyGone(Name::new((namespace.clone(), name.clone()))),
     };
+    let About::Policy(touched, _) = about(&event) else { panic!("no story has nodes") };
     cluster.apply(event);
     touched
 }

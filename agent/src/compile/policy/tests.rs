@@ -50,12 +50,18 @@ fn protocol(carried: Carried) -> u8 {
     }
 }
 
+/// As the oracle knows it.
+fn endpoint(local: &Local) -> osmia_oracle::Endpoint {
+    let uid = Some(local.uid.clone()).filter(|uid| !uid.is_empty());
+    osmia_oracle::Endpoint { pod: local.pod.clone(), uid, addresses: local.addresses.clone() }
+}
+
 /// What the oracle says, by endpoint and direction.
 fn truth(world: &World, locals: &BTreeMap<u32, Local>) -> Answers {
     let questions = questions();
     let mut truth = BTreeMap::new();
     for (slot, local) in locals {
-        let endpoint = osmia_oracle::Endpoint { pod: local.pod.clone(), addresses: local.addresses.clone() };
+        let endpoint = endpoint(local);
         for (direction, asked) in [(Direction::Ingress, Asked::Ingress), (Direction::Egress, Asked::Egress)] {
             let passes = |(peer, traffic): &(IpAddr, Traffic)| world.held(&endpoint, asked, *peer, *traffic).passes();
             let answers = questions.iter().map(passes);

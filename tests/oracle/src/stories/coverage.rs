@@ -302,6 +302,11 @@ fn of_owners(world: &World, address: IpAddr) -> Vec<&'static str> {
     }];
     for pod in claims {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+        if here.is_some_and(|endpoint| {
+            endpoint.uid.is_some() && pod.metadata.uid.is_some() && endpoint.uid != pod.metadata.uid
+        }) {
+            features.push("a pod of another uid");
+        }
         if matches!(phase, Some("Succeeded" | "Failed")) {
             features.push("a completed pod");
         }
@@ -351,6 +356,7 @@ fn every_kind_of_peer_is_let_in_and_kept_out() {
         "an endpoint that nobody named",
         "an endpoint that nobody told of",
         "an endpoint whose pod has no address yet",
+        "a pod of another uid",
         "a completed pod",
         "a pod on its node's network",
         "a terminating pod",
@@ -384,7 +390,7 @@ fn every_kind_of_event_opens_and_shuts() {
                     format!("{} {}", key.0, if there.contains(&key) { "changes" } else { "comes" })
                 }
                 Happening::Gone(kind, ..) => format!("{kind} goes"),
-                Happening::Added(_) | Happening::AddedUnnamed(_) | Happening::Deleted(_) => "endpoint".to_owned(),
+                Happening::Added(..) | Happening::AddedUnnamed(_) | Happening::Deleted(_) => "endpoint".to_owned(),
             };
             let after = answers(&objects);
             for (question, passes) in &after {

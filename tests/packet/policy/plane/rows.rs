@@ -1,41 +1,22 @@
 //! Rows that are the same for every story: configuration, uplink, routes, and one node reached as it is beside one behind a tunnel.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::Result;
-use osmia_maps::layout::config::C_IPV6;
 use osmia_maps::layout::node::{N_PRESENT, N_TUNNEL};
 use osmia_maps::layout::route::RouteKind;
-use osmia_maps::layout::{Addr, Config, LAYOUT, Meta, Node, Route, RouteKey, Uplink, meta};
+use osmia_maps::layout::{Addr, LAYOUT, Meta, Node, Route, Uplink, meta};
 use osmia_maps::{Access, Pins, tables};
 
 use super::{HERE4, HERE6, MTU, ifindex};
-use crate::cluster::{self, GATEWAY, addr};
+use crate::cluster::{self, addr};
 
 /// Numbers of the node that is reached as it is, and of the other.
 const NEAR: u16 = 2;
 const FAR: u16 = 3;
 
 pub(super) fn write(pins: &Pins, uplink: u32) -> Result<()> {
-    let door = ifindex("door")?;
-    let config = Config {
-        mark: 0x0100_0000,
-        flags: C_IPV6,
-        door_host: door,
-        door_pods: door,
-        tunnel_dev: door,
-        vni: 1,
-        tunnel_port: 4789_u16.to_be_bytes(),
-        pod_mtu: MTU,
-        masq_min: 61_000,
-        masq_max: 65_535,
-        gateway_mac: GATEWAY,
-        node4: HERE4.octets(),
-        node6: HERE6.octets(),
-        endpoint_flows: 1000,
-        too_big_rate: 10,
-        ..Config::default()
-    };
+    let config = cluster::config(ifindex("door")?, HERE4, HERE6, MTU);
     tables::CONFIG.open(pins, Access::ReadWrite)?.put(&0, &config)?;
     // What `osmia` looks at before it reads anything.
     let meta = Meta { magic: meta::MAGIC, layout: LAYOUT, tick_shift: 2, hz: 250, ..Meta::default() };
@@ -72,9 +53,7 @@ pub(super) fn write(pins: &Pins, uplink: u32) -> Result<()> {
         ("fd00::20", 127, RouteKind::RemoteBlock, NEAR),
         ("fd00::22", 127, RouteKind::RemoteBlock, FAR),
     ] {
-        let prefix: IpAddr = prefix.parse()?;
-        let bits = if prefix.is_ipv4() { Addr::MAPPED_BITS + bits } else { bits };
-        routes.put(&RouteKey { bits, addr: addr(prefix).0 }, &Route { kind: kind as u8, zero: 0, node })?;
+        routes.put(&cluster::prefix(prefix.parse()?, bits), &Route { kind: kind as u8, zero: 0, node })?;
     }
     Ok(())
 }

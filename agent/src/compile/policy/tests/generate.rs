@@ -6,7 +6,7 @@ use osmia_oracle::{Endpoint, stories::Objects};
 use super::super::*;
 use crate::{
     model::{Event, Name},
-    source::{folder::manifest, object::Object},
+    source::{folder::manifest, object::Key},
 };
 
 /// The objects as they stand.
@@ -19,8 +19,8 @@ impl World {
     }
 
     fn local(&self, pod: u32) -> Local {
-        let Endpoint { pod, addresses } = self.0.endpoint(pod);
-        Local { pod, addresses, ..Local::default() }
+        let Endpoint { pod, uid, addresses } = self.0.endpoint(pod);
+        Local { pod, uid: uid.unwrap_or_default(), addresses }
     }
 
     /// For the oracle.
@@ -36,37 +36,21 @@ impl World {
     /// Makes it happen, to the cluster as a source would tell it.
     pub(super) fn apply(&mut self, happening: &Happening, cluster: &mut Cluster) -> Vec<Touched> {
         self.0.apply(happening);
-        let (event, touched) = match happening {
-            Happening::Added(pod) | Happening::AddedUnnamed(pod) => {
+        let event = match happening {
+            Happening::Added(pod, _) | Happening::AddedUnnamed(pod) => {
                 return vec![Touched::Endpoint(pod + 1, Some(self.local(*pod)))];
             }
             Happening::Deleted(pod) => return vec![Touched::Endpoint(pod + 1, None)],
             Happening::Is(object) => {
-                let read = manifest::parse(&object.to_string()).unwrap();
-                match read.into_iter().next().unwrap() {
-                    Object::Namespace(name, namespace) => {
-                        (Event::Namespace(name.clone(), namespace), Touched::Namespace(name))
-                    }
-                    Object::Pod(namespace, name, pod) => {
-                        let key = Name::new((namespace, name));
-                        (Event::Pod(Name::clone(&key), pod), Touched::Pod(key))
-                    }
-                    Object::Policy(namespace, name, policy) => {
-                        let key = Name::new((namespace, name));
-                        (Event::Policy(Name::clone(&key), policy), Touched::Policy(key))
-                    }
-                    Object::Node(..) => unreachable!("no story has nodes"),
-                }
+                let object = manifest::parse(&object.to_string()).unwrap().pop().unwrap();
+                let key = Key::of(&object);
+                object.told(&key)
             }
-            Happening::Gone(kind, namespace, name) => {
-                let key = Name::new((namespace.clone(), name.clone()));
-                match *kind {
-                    "Namespace" => (Event::NamespaceGone(name.clone()), Touched::Namespace(name.clone())),
-                    "Pod" => (Event::PodGone(key.clone()), Touched::Pod(key)),
-                    _ => (Event::PolicyGone(key.clone()), Touched::Policy(key)),
-                }
-            }
+            Happening::Gone("Namespace", _, name) => Event::NamespaceGone(name.clone()),
+            Happening::Gone("Pod", namespace, name) => Event::PodGone(Name::new((namespace.clone(), name.clone()))),
+            Happening::Gone(_, namespace, name) => Event::PolicyGone(Name::new((namespace.clone(), name.clone()))),
         };
+        let About::Policy(touched, _) = about(&event) else { unreachable!("no story has nodes") };
         cluster.apply(event);
         vec![touched]
     }

@@ -32,7 +32,7 @@ impl Odd {
                     "metadata": {"namespace": namespace, "name": name, "labels": {"app": format!("p{pod}"), "empty": ""}},
                     "spec": {"containers": [{"name": "c", "ports": ports}]},
                     "status": {"podIPs": [{"ip": format!("10.0.0.{}", 10 + pod)}, {"ip": format!("fd00::{}", 10 + pod)}]}})),
-                Happening::Added(pod),
+                Happening::Added(pod, None),
             ]);
         }
         odd
@@ -62,7 +62,7 @@ impl Odd {
         asked.extend(more);
         let mut passed = 0;
         for (slot, local) in &locals {
-            let endpoint = osmia_oracle::Endpoint { pod: local.pod.clone(), addresses: local.addresses.clone() };
+            let endpoint = endpoint(local);
             for (direction, of) in [(Direction::Ingress, Asked::Ingress), (Direction::Egress, Asked::Egress)] {
                 for (peer, traffic) in &asked {
                     let said = self.maps.passes(*slot, direction, *peer, protocol(traffic.protocol), traffic.port);

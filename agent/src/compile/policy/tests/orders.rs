@@ -25,7 +25,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 /// What a source tells of a story: nothing for sure but the list at its end. What the runtime does is nobody's to shuffle.
 fn muddled(story: &[Happening], fates: &[Fate]) -> Vec<Happening> {
     let of_runtime = |happening: &Happening| {
-        matches!(happening, Happening::Added(_) | Happening::AddedUnnamed(_) | Happening::Deleted(_))
+        matches!(happening, Happening::Added(..) | Happening::AddedUnnamed(_) | Happening::Deleted(_))
     };
     let mut told: Vec<(u16, &Happening)> = Vec::new();
     for (happening, fate) in story.iter().zip(fates.iter().cycle()) {

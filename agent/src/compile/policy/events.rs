@@ -1,9 +1,11 @@
 //! What the source's events mean to policy.
 
-use crate::{compile::policy::Touched, model::Event};
+use super::Touched;
+use crate::model::Event;
 
 /// What an event is about.
-pub(super) enum About {
+#[derive(Debug)]
+pub enum About {
     /// A node, of which no policy speaks.
     Node,
     /// All of a kind.
@@ -12,7 +14,9 @@ pub(super) enum About {
     Policy(Touched, &'static str),
 }
 
-pub(super) fn about(event: &Event) -> About {
+/// What an event is about.
+#[must_use]
+pub fn about(event: &Event) -> About {
     match event {
         Event::Node(..) | Event::NodeGone(_) => About::Node,
         Event::Remembered(_) | Event::Told(_) => About::Kind,
