@@ -13,6 +13,7 @@ use tokio::time::Instant;
 mod arrival;
 mod commons;
 mod copy;
+mod early;
 pub mod folder;
 pub mod kube;
 #[cfg(test)]

@@ -193,8 +193,8 @@ impl<R: Rows> Policing<R> {
             }
         }
         let is_news = told || !touched.is_empty();
-        if was_old && !self.cluster.is_old() {
-            // Who could not be judged by what was old.
+        if was_old != self.cluster.is_old() {
+            // Who could not be judged by what was old, or cannot be from now on.
             touched.extend(self.locals.iter().map(|(slot, local)| Touched::Endpoint(*slot, Some(local.clone()))));
         }
         if !touched.is_empty() {

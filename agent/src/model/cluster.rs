@@ -27,9 +27,10 @@ pub struct Cluster {
     pub policies: BTreeMap<Name, PolicyObject>,
     /// The kinds of which everything was told once. Of another kind what is missing here may be there all the same.
     pub told: BTreeSet<Kind>,
-    /// Those of them that the source only remembers: it has not seen all of them since its start, and what is new among them is missing here.
+    /// Those of them that the source only remembers: it has not seen all of them since its start, or since it could not ask for them any more,
+    /// and what is new among them is missing here.
     pub remembered: BTreeSet<Kind>,
-    /// Pods that came, or whose labels changed, while policies or namespaces were only remembered ([`Self::is_old`]).
+    /// Pods that are newer than the policies or namespaces that are only remembered ([`Self::is_old`]).
     pub early: BTreeSet<Name>,
 }
 
@@ -39,13 +40,7 @@ impl Cluster {
         match event {
             Event::Node(name, node) => set(&mut self.nodes, name, node),
             Event::NodeGone(name) => self.nodes.remove(&name).is_some(),
-            Event::Pod(key, pod) => {
-                let is_same = |before: &PodObject| (&before.uid, &before.labels) == (&pod.uid, &pod.labels);
-                if self.is_old() && !self.pods.get(&key).is_some_and(is_same) {
-                    self.early.insert(Arc::clone(&key));
-                }
-                set(&mut self.pods, key, pod)
-            }
+            Event::Pod(key, pod) => set(&mut self.pods, key, pod),
             Event::PodGone(key) => {
                 self.early.remove(&key);
                 self.pods.remove(&key).is_some()
@@ -54,6 +49,7 @@ impl Cluster {
             Event::NamespaceGone(name) => self.namespaces.remove(&name).is_some(),
             Event::Policy(key, policy) => set(&mut self.policies, key, policy),
             Event::PolicyGone(key) => self.policies.remove(&key).is_some(),
+            Event::Early(key) => self.is_old() && self.early.insert(key),
             Event::Remembered(kind) => {
                 self.told.insert(kind);
                 self.remembered.insert(kind)
@@ -73,7 +69,7 @@ impl Cluster {
     /// is told.
     #[must_use]
     pub fn is_old(&self) -> bool {
-        [Kind::Namespace, Kind::Policy].iter().any(|kind| self.remembered.contains(kind))
+        Kind::JUDGES.iter().any(|kind| self.remembered.contains(kind))
     }
 
     /// Leaves no room between what it has: worth it once much was told.

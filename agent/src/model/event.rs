@@ -18,6 +18,8 @@ pub enum Kind {
 impl Kind {
     /// Each of them.
     pub const ALL: [Self; 4] = [Self::Node, Self::Namespace, Self::Policy, Self::Pod];
+    /// Those by which a pod is judged.
+    pub const JUDGES: [Self; 2] = [Self::Namespace, Self::Policy];
 }
 
 /// One change of the cluster.
@@ -39,7 +41,9 @@ pub enum Event {
     Policy(Name, PolicyObject),
     /// A NetworkPolicy is gone.
     PolicyGone(Name),
-    /// All that a source knows of a kind from before its start has been told before this: it was all there was, some time.
+    /// What is told of the pod of this name, next or already, is newer than the policies or namespaces that are only remembered.
+    Early(Name),
+    /// All that a source knows of a kind has been told before this: it was all there was, some time, and may not be any more.
     Remembered(Kind),
     /// All that there is of a kind has been told before this.
     Told(Kind),

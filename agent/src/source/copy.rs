@@ -5,7 +5,13 @@
 //! written. So a start that is told it is whole has every policy of some moment. Where it is not whole, what it holds may be older than what was told last, so nothing of it stands in for what cannot be read
 //! now when a source says that all was told. What the disk refuses is kept and tried again, up to a bound.
 
-use std::{collections::BTreeMap, fmt::Debug, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -13,6 +19,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::saved::Saved;
+use crate::model::Name;
 
 /// After the disk refused; each time that it does again it is twice as long, to at most a minute.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -26,6 +33,8 @@ const ENTRY: usize = 200;
 enum Line<K> {
     /// The copy is whole. Without it a policy may be missing and the copy is not to be lived by.
     Complete,
+    /// The pod of this name is newer than the policies.
+    Early(Name),
     Object(K),
 }
 
@@ -51,6 +60,8 @@ enum Keeping {
 pub(super) struct DiskCopy<K> {
     saved: Saved<Line<K>>,
     unsaved: BTreeMap<Line<K>, Unsaved>,
+    /// The pods that are newer than the policies.
+    early: BTreeSet<Name>,
     /// About [`UNSAVED_AT_MOST`].
     bytes: usize,
     is_whole: bool,
@@ -73,6 +84,7 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
         let mut copy = Self {
             saved,
             unsaved: BTreeMap::new(),
+            early: BTreeSet::new(),
             bytes: 0,
             is_whole: false,
             says_whole: false,
@@ -82,9 +94,16 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
         };
         let (mut unreadable, mut first) = (0_usize, None);
         for (line, text) in lines {
-            let Line::Object(key) = line else {
-                (copy.is_whole, copy.says_whole) = (true, true);
-                continue;
+            let key = match line {
+                Line::Complete => {
+                    (copy.is_whole, copy.says_whole) = (true, true);
+                    continue;
+                }
+                Line::Early(name) => {
+                    copy.early.insert(name);
+                    continue;
+                }
+                Line::Object(key) => key,
             };
             match serde_json::from_str::<V>(text.get()) {
                 Ok(value) => each(key, value, &text),
@@ -121,22 +140,6 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
     /// All there is was told.
     pub(super) fn make_whole(&mut self) {
         self.is_whole = true;
-    }
-
-    /// A key has this text now, or is gone; `is_new`: it had none before.
-    pub(super) fn put(&mut self, key: K, text: Option<Box<RawValue>>, is_new: bool) {
-        if self.keeping != Keeping::All {
-            return;
-        }
-        let line = Line::Object(key);
-        let before = self.unsaved.remove(&line);
-        self.bytes -= before.as_ref().map_or(0, Unsaved::cost);
-        let unsaved = Unsaved { text, is_on_disk: before.map_or(!is_new, |before| before.is_on_disk) };
-        // What came and went while the disk refused leaves nothing.
-        if unsaved.text.is_some() || unsaved.is_on_disk {
-            self.bytes += unsaved.cost();
-            self.unsaved.insert(line, unsaved);
-        }
     }
 
     /// When [`Self::save`] is to be called again, whether there is news or not.
@@ -214,6 +217,48 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
     #[cfg(test)]
     pub(super) fn refuse(&mut self, refuse: bool) {
         self.saved.refuse(refuse);
+    }
+}
+
+impl<K: Ord> DiskCopy<K> {
+    /// A key has this text now, or is gone; `is_new`: it had none before.
+    pub(super) fn put(&mut self, key: K, text: Option<Box<RawValue>>, is_new: bool) {
+        self.put_line(Line::Object(key), text, is_new);
+    }
+
+    /// The pods that are newer than the policies. See [`super::early`].
+    pub(super) fn early(&self) -> &BTreeSet<Name> {
+        &self.early
+    }
+
+    /// Whether a pod is one of them; whether that is news.
+    pub(super) fn set_early(&mut self, pod: &Name, is: bool) -> bool {
+        let is_news = if is { self.early.insert(Arc::clone(pod)) } else { self.early.remove(pod) };
+        if is_news {
+            self.put_line(Line::Early(Arc::clone(pod)), is.then(|| RawValue::TRUE.to_owned()), is);
+        }
+        is_news
+    }
+
+    /// No pod is any more.
+    pub(super) fn none_is_early(&mut self) {
+        while let Some(pod) = self.early.pop_first() {
+            self.put_line(Line::Early(pod), None, false);
+        }
+    }
+
+    fn put_line(&mut self, line: Line<K>, text: Option<Box<RawValue>>, is_new: bool) {
+        if self.keeping != Keeping::All {
+            return;
+        }
+        let before = self.unsaved.remove(&line);
+        self.bytes -= before.as_ref().map_or(0, Unsaved::cost);
+        let unsaved = Unsaved { text, is_on_disk: before.map_or(!is_new, |before| before.is_on_disk) };
+        // What came and went while the disk refused leaves nothing.
+        if unsaved.text.is_some() || unsaved.is_on_disk {
+            self.bytes += unsaved.cost();
+            self.unsaved.insert(line, unsaved);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use files::{FileId, Files};
 use manifest::Refused;
 use watch::{Change, Watch};
 
-use super::{arrival::Lookout, copy::DiskCopy, object::Object};
+use super::{arrival::Lookout, copy::DiskCopy, early::Early, object::Object};
 use crate::model::{Event, Kind};
 
 /// Longest manifest that is read, bytes.
@@ -37,6 +37,7 @@ type Stamp = (u64, u64, (i64, i64), (i64, i64), u64);
 pub struct Folder {
     dir: PathBuf,
     copy: DiskCopy<FileId>,
+    early: Early,
     files: Files,
     stamps: BTreeMap<FileId, Stamp>,
     /// The folder itself is missing.
@@ -106,9 +107,12 @@ impl Folder {
         let copy = DiskCopy::open(&state.join("source").join("folder"), |file: FileId, objects: Vec<Object>, _| {
             events.extend(files.set(&file, objects));
         })?;
+        let mut early = Early::default();
+        events.iter().for_each(|event| early.know(event));
         let mut folder = Self {
             dir: dir.to_owned(),
             copy,
+            early,
             files,
             stamps: BTreeMap::new(),
             missing: false,
@@ -117,7 +121,7 @@ impl Folder {
         };
         // Before what is news since then.
         if folder.copy.is_whole() {
-            events.extend(Kind::ALL.map(Event::Remembered));
+            folder.early.begin(&mut folder.copy, &mut events);
         }
         events.extend(folder.scan());
         Ok((folder, events))
@@ -168,8 +172,7 @@ impl Folder {
         }
         self.told = true;
         self.copy.make_whole();
-        self.copy.save();
-        Kind::ALL.map(Event::Told).into()
+        self.tell(Kind::ALL.map(Event::Told))
     }
 
     /// Reads one file if it changed.
@@ -191,9 +194,9 @@ impl Folder {
             self.stamps.remove(file);
             if !self.files.objects(file).is_empty() {
                 self.copy.put(file.clone(), None, false);
-                self.copy.save();
             }
-            return self.files.remove(file);
+            let events = self.files.remove(file);
+            return self.tell(events);
         };
         if self.stamps.get(file) == Some(&stamp) {
             return Vec::new();
@@ -220,7 +223,8 @@ impl Folder {
                 if self.files.bad().contains_key(file) {
                     tracing::info!(%file, "the manifest is good again");
                 }
-                self.files.set(file, objects)
+                let events = self.files.set(file, objects);
+                self.tell(events)
             }
             Err(why) => self.refuse(file, why),
         }
@@ -236,13 +240,20 @@ impl Folder {
         missing.into_iter().chain(bad).chain(awaited).chain(self.copy.problem().map(str::to_owned)).collect()
     }
 
-    /// Before it is told that a file has these objects.
+    /// What the disk was given is told, and what of it is newer than the policies; it is on the disk before.
+    fn tell(&mut self, told: impl IntoIterator<Item = Event>) -> Vec<Event> {
+        let mut events = Vec::new();
+        told.into_iter().for_each(|event| self.early.tell(event, &mut self.copy, &mut events));
+        self.copy.save();
+        events
+    }
+
+    /// A file has these objects.
     fn keep(&mut self, file: &FileId, objects: &[Object]) -> serde_json::Result<()> {
         let before = self.files.objects(file);
         if before != objects {
             let text = if objects.is_empty() { None } else { Some(to_raw_value(objects)?) };
             self.copy.put(file.clone(), text, before.is_empty());
-            self.copy.save();
         }
         Ok(())
     }

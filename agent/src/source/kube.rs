@@ -3,10 +3,11 @@
 //! Invariant: of what it told only fingerprints stay in memory, and names and what objects have in common, which are the model's own. What
 //! is told twice is told once; what is not in a list any more
 //! is gone, also if it went while nobody watched; an object that cannot be read stays as it was read last. While the apiserver is away
-//! all stays as it was, over a restart too: a kind counts as remembered then, and as told once this process has listed it. While namespaces
-//! or policies are only remembered a pod that is new, or has other labels, is isolated, told or not: a policy may be there that nobody told.
-//! So no list is waited for to be safe. What is listed is held back for a while only so that pods and policies that changed together are told
-//! together: a pod between its old policy and its new one would be open.
+//! all stays as it was, over a restart too: a kind counts as remembered then, and as told once this process has listed it. Namespaces and
+//! policies count as remembered again once they cannot be asked for any more. While one of them is only remembered a pod that is new, or has
+//! other labels, is isolated, told or not: a policy may be there that nobody told. So no list is waited for to be safe (`told.rs` has the rest
+//! of it). What is listed is held back for a while only so that pods and policies that changed together are told together: such a pod would be
+//! isolated in between.
 
 use std::{future, mem, path::Path, sync::Arc, task::Poll, time::Duration};
 
@@ -43,6 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long after such a start what is listed waits for the kinds that are not: longer than a large cluster takes to list. After it a kind
 /// that cannot be listed does not hold up the others.
 const TOGETHER: Duration = Duration::from_secs(20);
+/// How long policies or namespaces cannot be asked for before they are only remembered, and listed anew: longer than an apiserver takes to
+/// hand over to another one.
+const LAPSE: Duration = Duration::from_secs(10);
 /// How many news of a kind are taken before it is another kind's turn, and the agent's.
 const TURN: usize = 64;
 /// Between two tries, doubled from the first to the second, and up to as much again; back to the first after a while without failure.
@@ -152,6 +156,8 @@ impl KubeSource {
 
     /// Waits for news and takes them in. Cancel-safe.
     async fn gather(&mut self) {
+        let lapse = model::Kind::JUDGES.into_iter().filter_map(|kind| self.lapses_at(kind));
+        let due = lapse.chain(self.told.due()).min();
         let mut look = self.lookout.look();
         let news = future::poll_fn(|context| {
             let since = look.since();
@@ -164,19 +170,41 @@ impl KubeSource {
             }
             if news.is_empty() { Poll::Pending } else { Poll::Ready((news, since)) }
         });
-        let (news, since) = match self.told.due() {
+        // The disk is tried again, whether there is news or not.
+        let (news, since) = match due {
             None => news.await,
-            // The disk is tried again, whether there is news or not.
             Some(due) => time::timeout_at(due, news).await.unwrap_or_else(|_| (Vec::new(), due)),
         };
         drop(look);
         for (kind, said) in news {
             self.take(kind, said);
         }
+        for kind in model::Kind::JUDGES {
+            if self.lapses_at(kind).is_some_and(|at| at <= time::Instant::now()) {
+                self.lapse(kind);
+            }
+        }
         if !self.held.is_empty() {
             self.held_since.get_or_insert(since);
         }
         self.told.save();
+    }
+
+    /// When a kind that was told is only remembered, if it goes on that it cannot be asked for or read.
+    fn lapses_at(&self, kind: model::Kind) -> Option<time::Instant> {
+        let watch = &self.watches[kind as usize];
+        let stuck = watch.stuck.as_ref().map(|(_, since)| *since);
+        let since = self.connection.failing_since(watch.plural).into_iter().chain(stuck).min()?;
+        self.told.is_told(kind).then(|| since + LAPSE)
+    }
+
+    /// Nobody knows what is missing of a kind: where a watch goes on it does not say when it has told what there was meanwhile, a list does.
+    fn lapse(&mut self, kind: model::Kind) {
+        let watch = &mut self.watches[kind as usize];
+        tracing::warn!(kind = watch.plural, "it cannot be asked for: new pods are isolated until it is listed again");
+        watch.stream = (watch.start)(&self.connection.client(), watch.streams);
+        watch.lapsed = true;
+        self.told.list_anew(kind, &mut self.held);
     }
 
     /// Who writes Events for this node.
@@ -189,8 +217,10 @@ impl KubeSource {
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let stuck =
-            self.watches.iter().filter_map(|watch| Some(format!("{}: {}", watch.plural, watch.stuck.as_ref()?)));
-        let said = self.connection.failing().into_iter().chain(stuck).chain(self.told.problems());
+            self.watches.iter().filter_map(|watch| Some(format!("{}: {}", watch.plural, watch.stuck.as_ref()?.0)));
+        let lapsed = self.watches.iter().filter(|watch| watch.lapsed);
+        let lapsed = lapsed.map(|watch| format!("{}: new pods are isolated until they are listed again", watch.plural));
+        let said = self.connection.failing().into_iter().chain(stuck).chain(lapsed).chain(self.told.problems());
         let mut said: Vec<String> = said.collect();
         // Of which it is said already why, or not: until then what is missing of it may be there.
         let unlisted = model::Kind::ALL.into_iter().filter(|kind| !self.told.is_listed(*kind));
@@ -206,6 +236,10 @@ impl KubeSource {
             Ok(news) => {
                 watch.stuck = None;
                 self.told.take(kind, news, &mut self.held);
+                if watch.lapsed && self.told.is_told(kind) {
+                    watch.lapsed = false;
+                    tracing::info!(kind = watch.plural, "it is listed again");
+                }
             }
             Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) if status.code == 422 && watch.streams => {
                 tracing::info!(kind = watch.plural, "this apiserver has no streaming lists: listing in pages");
@@ -226,7 +260,8 @@ impl KubeSource {
             Err(error) => {
                 let why = error.to_string();
                 tracing::warn!(kind = watch.plural, why, "the apiserver's answer cannot be read");
-                watch.stuck = Some(why);
+                let since = watch.stuck.take().map_or_else(time::Instant::now, |(_, since)| since);
+                watch.stuck = Some((why, since));
             }
         }
     }
@@ -241,8 +276,10 @@ struct Watch {
     start: fn(&Client, bool) -> NewsStream,
     /// Whether it lists by streaming.
     streams: bool,
-    /// An answer that cannot be read, and none since that can.
-    stuck: Option<String>,
+    /// An answer that cannot be read, and none since that can; since when.
+    stuck: Option<(String, time::Instant)>,
+    /// Only remembered although it was told.
+    lapsed: bool,
 }
 
 impl Watch {
@@ -250,7 +287,8 @@ impl Watch {
     where
         K::Scope: Send,
     {
-        Self { plural: K::PLURAL, stream: start::<K>(client, true), start: start::<K>, streams: true, stuck: None }
+        let stream = start::<K>(client, true);
+        Self { plural: K::PLURAL, stream, start: start::<K>, streams: true, stuck: None, lapsed: false }
     }
 }
 

@@ -23,7 +23,7 @@ pub fn about(event: &Event) -> About {
         Event::Namespace(name, _) | Event::NamespaceGone(name) => {
             About::Policy(Touched::Namespace(name.clone()), "namespace")
         }
-        Event::Pod(key, _) | Event::PodGone(key) => About::Policy(Touched::Pod(key.clone()), "pod"),
+        Event::Pod(key, _) | Event::PodGone(key) | Event::Early(key) => About::Policy(Touched::Pod(key.clone()), "pod"),
         Event::Policy(key, _) | Event::PolicyGone(key) => About::Policy(Touched::Policy(key.clone()), "policy"),
     }
 }

@@ -339,6 +339,33 @@ fn nothing_is_told_to_be_all_while_a_manifest_is_bad_that_was_never_good() {
 }
 
 #[test]
+fn a_pod_that_is_newer_than_what_a_bad_manifest_may_hold_is_known_to_be_over_any_number_of_starts() {
+    let pod = |name: &str, app: &str| {
+        format!("kind: Pod\nmetadata: {{namespace: shop, name: {name}, labels: {{app: {app}}}}}\n---\n")
+    };
+    let mut world = World::new();
+    world.write("pods.yaml", &[pod("same", "web"), pod("other", "web")].concat());
+    drop(world.open());
+    world.write("policies.yaml", "]");
+    world.write("pods.yaml", &[pod("same", "web"), pod("other", "db"), pod("new", "db")].concat());
+    let early = |world: &World| world.cluster.early.iter().map(|name| name.1.clone()).collect::<Vec<_>>();
+    for start in 1..4 {
+        drop(world.open());
+        assert!(world.cluster.is_old());
+        assert_eq!(early(&world), ["new", "other"], "start {start}");
+    }
+    let mut folder = world.open();
+    world.write("policies.yaml", &policy("deny"));
+    let events = folder.scan();
+    world.take(events);
+    assert!(!world.cluster.is_old() && early(&world).is_empty());
+    drop(folder);
+    world.write("more.yaml", "]");
+    drop(world.open());
+    assert!(world.cluster.is_old() && early(&world).is_empty(), "the copy has policies as new as these");
+}
+
+#[test]
 fn a_bad_manifest_of_a_damaged_copy_may_have_held_more() {
     let mut world = World::new();
     world.write("policies.yaml", &policy("old"));

@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use http::{Method, Request, Response, StatusCode};
 use kube::{Client, Config, client::Body};
 use serde::Deserialize;
+use tokio::time::Instant;
 use tower::BoxError;
 
 use super::access::Access;
@@ -37,8 +38,8 @@ struct State {
     turn: usize,
     /// By address; empty: to be made anew.
     clients: Vec<(String, Client)>,
-    /// What is wrong, by what is asked for.
-    failing: BTreeMap<String, String>,
+    /// What is wrong, by what is asked for, and since when something is.
+    failing: BTreeMap<String, (String, Instant)>,
 }
 
 impl Connection {
@@ -98,7 +99,12 @@ impl Connection {
 
     /// What cannot be asked for at the moment, and why.
     pub(super) fn failing(&self) -> Vec<String> {
-        self.state().failing.iter().map(|(what, why)| format!("{what}: {why}")).collect()
+        self.state().failing.iter().map(|(what, (why, _))| format!("{what}: {why}")).collect()
+    }
+
+    /// Since when this cannot be asked for.
+    pub(super) fn failing_since(&self, what: &str) -> Option<Instant> {
+        self.state().failing.get(what).map(|(_, since)| *since)
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
@@ -177,9 +183,11 @@ impl Connection {
     }
 
     fn note(&self, what: &str, why: String) {
-        let old = self.state().failing.insert(what.to_owned(), why.clone());
-        if old.as_ref() != Some(&why) {
+        let mut state = self.state();
+        let (said, _) = state.failing.entry(what.to_owned()).or_insert_with(|| (String::new(), Instant::now()));
+        if *said != why {
             tracing::warn!(kind = what, why, "the apiserver cannot be asked; what it said last stays");
+            *said = why;
         }
     }
 

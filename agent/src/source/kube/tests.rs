@@ -16,6 +16,8 @@ use crate::model::{Cluster, Kind};
 enum Reply {
     /// Its body; a watch ends behind it.
     Text(String),
+    /// The same, after a while.
+    Later(Duration, String),
     /// A refusal.
     Status(u16),
 }
@@ -32,22 +34,29 @@ struct Script {
 
 type Shared = Arc<Mutex<Script>>;
 
-fn answer(script: &Shared, request: &Request<Body>) -> Option<Response<Body>> {
+/// And how long it takes.
+fn answer(script: &Shared, request: &Request<Body>) -> Option<(Duration, Response<Body>)> {
     let mut script = script.lock().unwrap();
     script.asked.push(request.uri().to_string());
     let kind = request.uri().path().rsplit('/').next().unwrap();
     let body = |text: &str| Body::from(text.as_bytes().to_vec());
     if request.uri().query() == Some("limit=1") {
-        return Some(Response::new(body(&list(&[], script.newest, ""))));
+        return Some((Duration::ZERO, Response::new(body(&list(&[], script.newest, "")))));
     }
-    Some(match script.replies.get_mut(kind)?.pop_front()? {
+    let mut after = Duration::ZERO;
+    let response = match script.replies.get_mut(kind)?.pop_front()? {
         Reply::Text(text) => Response::new(body(&text)),
+        Reply::Later(duration, text) => {
+            after = duration;
+            Response::new(body(&text))
+        }
         Reply::Status(code) => {
             let status =
                 format!(r#"{{"kind":"Status","status":"Failure","message":"no","reason":"no","code":{code}}}"#);
             Response::builder().status(code).body(body(&status)).unwrap()
         }
-    })
+    };
+    Some((after, response))
 }
 
 fn list(items: &[&str], version: u64, go_on: &str) -> String {
@@ -95,7 +104,10 @@ impl World {
             let answer = answer(&shared, &request);
             async move {
                 match answer {
-                    Some(answer) => Ok::<_, std::convert::Infallible>(answer),
+                    Some((after, answer)) => {
+                        time::sleep(after).await;
+                        Ok::<_, std::convert::Infallible>(answer)
+                    }
                     None => future::pending().await,
                 }
             }
@@ -251,6 +263,59 @@ async fn a_kind_that_cannot_be_listed_does_not_hold_the_others_up_for_good() {
     let pod = ("n".to_owned(), "p".to_owned());
     assert!(world.cluster.is_old() && world.cluster.early.contains(&pod), "no policy is told that may select it");
     assert_eq!(start.elapsed().as_secs(), TOGETHER.as_secs());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_asked_for_any_more_is_only_remembered_until_it_is_listed_again() {
+    let later = |seconds, name: &str| {
+        let pod = format!(r#"{{"metadata":{{"name":"{name}","namespace":"n","resourceVersion":"5"}}}}"#);
+        Reply::Later(Duration::from_secs(seconds), event("ADDED", &pod))
+    };
+    // The second pod comes when the right has been gone for long.
+    let pods = [Reply::Text(end(1)), later(5, "before"), later(30, "after")].into();
+    let refused = || (0..1000).map(|_| Reply::Status(403));
+    let policies = [Reply::Text(end(1))].into_iter().chain(refused()).collect();
+    let mut world = World::over(TempDir::new().unwrap(), 9, [("pods", pods), ("networkpolicies", policies)]);
+    let first = world.source.first().await;
+    world.apply(&first);
+    assert!(world.cluster.untold().is_empty() && !world.cluster.is_old());
+    let start = time::Instant::now();
+    while !world.cluster.is_old() {
+        let events = next(&mut world).await;
+        world.apply(&events);
+    }
+    assert_eq!(start.elapsed().as_secs(), LAPSE.as_secs(), "not at once");
+    assert_eq!(world.cluster.early.len(), 0, "what was told before is judged");
+    let problems = world.source.problems();
+    assert!(problems.iter().any(|problem| problem.contains("new pods are isolated")), "{problems:?}");
+    let pod = |name: &str| ("n".to_owned(), name.to_owned());
+    while !world.cluster.pods.contains_key(&pod("after")) {
+        let events = next(&mut world).await;
+        world.apply(&events);
+    }
+    assert_eq!(world.cluster.early.iter().map(|name| name.1.as_str()).collect::<Vec<_>>(), ["after"]);
+    let policy = event("ADDED", r#"{"metadata":{"name":"deny","namespace":"n","resourceVersion":"6"}}"#);
+    world.script.lock().unwrap().replies.insert("networkpolicies", [Reply::Text(policy + &end(9))].into());
+    while world.cluster.is_old() {
+        let events = next(&mut world).await;
+        world.apply(&events);
+    }
+    assert!(world.cluster.early.is_empty() && world.cluster.policies.contains_key(&pod("deny")));
+    assert_eq!(world.source.problems(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apiserver_that_is_away_for_a_moment_takes_nothing_back() {
+    let again = r#"{"metadata":{"name":"deny","namespace":"n","resourceVersion":"6"}}"#;
+    let policies = [Reply::Text(end(1)), Reply::Status(403), Reply::Status(403), Reply::Text(event("ADDED", again))];
+    let mut world = World::over(TempDir::new().unwrap(), 9, [("networkpolicies", policies.into())]);
+    let first = world.source.first().await;
+    world.apply(&first);
+    let events = next(&mut world).await;
+    assert!(matches!(&events[..], [Event::Policy(..)]), "{events:?}");
+    let more = time::timeout(3 * LAPSE, world.source.next()).await;
+    assert!(more.is_err() || more.is_ok_and(|(events, _)| events.is_empty()), "its watch goes on");
+    assert_eq!(world.source.problems(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]

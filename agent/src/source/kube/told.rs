@@ -1,11 +1,14 @@
 //! What was told, against what the apiserver says now.
 //!
-//! Invariant: a kind is told to be all there once it was listed to its end and of each of its objects is known what it
-//! said last.
+//! Invariant: a kind is told to be all there once it was listed to its end and of each of its objects is known what it said last, and no
+//! more while it is listed anew. No policy that was told changes or goes while pods or policies are still to be listed: it may be that a pod
+//! has other labels by now, and what it was before would be held to no policy. Of a policy that is held back neither model nor copy know, and
+//! policies are only remembered then, so that no pod is judged that is newer.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::Hasher as _,
+    mem,
     path::Path,
 };
 
@@ -18,6 +21,7 @@ use crate::{
     source::{
         commons::Commons,
         copy::DiskCopy,
+        early::Early,
         object::{Key, Object},
     },
 };
@@ -52,15 +56,23 @@ struct Listed {
     round: u32,
     /// Listed to its end by this process.
     complete: bool,
+    /// It is listed anew, or has to be.
+    listing: bool,
     /// It was said that all of it was told.
     told: bool,
 }
+
+/// What a policy says by now, as an object and as the copy has it; `None`: it is gone.
+type Late = Option<(Object, Box<RawValue>)>;
 
 /// All that was told.
 pub(super) struct Told {
     kinds: [Listed; KINDS],
     commons: Commons,
     copy: DiskCopy<Key>,
+    early: Early,
+    /// Policies that changed or went, until pods and policies are listed.
+    late: BTreeMap<Key, Late>,
     /// Objects that cannot be read, why, and the last list that had them.
     unreadable: BTreeMap<Key, (String, u32)>,
 }
@@ -73,17 +85,20 @@ impl Told {
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Event>)> {
         let mut kinds: [Listed; KINDS] = Default::default();
         let mut commons = Commons::default();
+        let mut early = Early::default();
         let mut events = Vec::new();
-        let copy = DiskCopy::open(path, |key: Key, mut object: Object, text| {
+        let mut copy = DiskCopy::open(path, |key: Key, mut object: Object, text| {
             commons.share(&mut object);
-            events.push(object.told(&key));
+            let event = object.told(&key);
+            early.know(&event);
+            events.push(event);
             let known = Known { print: print(text), round: 0 };
             kinds[kind(&key) as usize].known.insert(key, known);
         })?;
         if copy.is_whole() {
-            events.extend(Kind::ALL.map(Event::Remembered));
+            early.begin(&mut copy, &mut events);
         }
-        Ok((Self { kinds, commons, copy, unreadable: BTreeMap::new() }, events))
+        Ok((Self { kinds, commons, copy, early, late: BTreeMap::new(), unreadable: BTreeMap::new() }, events))
     }
 
     /// Whether what was on disk is the whole of what an apiserver said some time.
@@ -101,11 +116,34 @@ impl Told {
         self.kinds[kind as usize].complete
     }
 
+    /// Whether it was said that all of a kind was told, and nothing of it is missing since.
+    pub(super) fn is_told(&self, kind: Kind) -> bool {
+        self.kinds[kind as usize].told
+    }
+
+    /// A kind is to be listed anew: something of it may have been missed.
+    pub(super) fn list_anew(&mut self, kind: Kind, events: &mut Vec<Event>) {
+        self.kinds[kind as usize].listing = true;
+        if Kind::JUDGES.contains(&kind) {
+            self.take_back(kind, events);
+        }
+    }
+
+    /// A kind is only remembered from now on.
+    fn take_back(&mut self, kind: Kind, events: &mut Vec<Event>) {
+        if mem::take(&mut self.kinds[kind as usize].told) {
+            self.early.tell(Event::Remembered(kind), &mut self.copy, events);
+        }
+    }
+
     /// Takes news of a kind in; what changed by it.
     pub(super) fn take(&mut self, kind: Kind, news: News, events: &mut Vec<Event>) {
         let of = &mut self.kinds[kind as usize];
         match news {
-            News::Begin => of.round += 1,
+            News::Begin => {
+                of.round += 1;
+                self.list_anew(kind, events);
+            }
             News::Is(key, Ok(mut object)) => {
                 self.unreadable.remove(&key);
                 let text = match to_raw_value(&object) {
@@ -119,8 +157,8 @@ impl Told {
                 let before = of.known.insert(key.clone(), Known { print, round: of.round });
                 if before.as_ref().is_none_or(|known| known.print != print) {
                     self.commons.share(&mut object);
-                    events.push(object.told(&key));
-                    self.copy.put(key, Some(text), before.is_none());
+                    let is_new = before.is_none() && !self.late.contains_key(&key);
+                    self.change(key, Some((object, text)), is_new, events);
                 }
             }
             News::Is(key, Err(why)) => {
@@ -134,37 +172,69 @@ impl Told {
             News::Gone(key) => {
                 self.unreadable.remove(&key);
                 if of.known.remove(&key).is_some() {
-                    self.copy.put(key.clone(), None, false);
-                    events.push(key.gone());
+                    self.change(key, None, false, events);
                 }
             }
             News::End => {
-                of.complete = true;
+                (of.complete, of.listing) = (true, false);
                 let round = of.round;
                 self.unreadable.retain(|key, (_, last)| self::kind(key) != kind || *last == round);
-                for (key, _) in of.known.extract_if(.., |_, known| known.round != round) {
-                    self.copy.put(key.clone(), None, false);
-                    events.push(key.gone());
+                let gone: Vec<_> = of.known.extract_if(.., |_, known| known.round != round).collect();
+                for (key, _) in gone {
+                    self.change(key, None, false, events);
                 }
             }
         }
+        if !self.late.is_empty() && !self.holds_back() {
+            for (key, now) in mem::take(&mut self.late) {
+                self.tell(key, now, false, events);
+            }
+        }
         self.tell_all(kind, events);
+        self.tell_all(Kind::Policy, events);
+    }
+
+    /// Whether policies may be told before pods that changed with them.
+    fn holds_back(&self) -> bool {
+        let [.., policies, pods] = &self.kinds;
+        policies.listing || pods.listing || !pods.complete
+    }
+
+    /// An object is like this now, or gone.
+    fn change(&mut self, key: Key, now: Late, is_new: bool, events: &mut Vec<Event>) {
+        // A new one ends nobody's isolation.
+        if !is_new && kind(&key) == Kind::Policy && self.holds_back() {
+            self.late.insert(key, now);
+            self.take_back(Kind::Policy, events);
+            return;
+        }
+        self.tell(key, now, is_new, events);
+    }
+
+    fn tell(&mut self, key: Key, now: Late, is_new: bool, events: &mut Vec<Event>) {
+        let (event, text) = match now {
+            Some((object, text)) => (object.told(&key), Some(text)),
+            None => (key.clone().gone(), None),
+        };
+        self.early.tell(event, &mut self.copy, events);
+        self.copy.put(key, text, is_new);
     }
 
     /// A kind is all told from now on, if it is.
     fn tell_all(&mut self, kind: Kind, events: &mut Vec<Event>) {
         let of = &mut self.kinds[kind as usize];
-        if of.told || !of.complete {
+        if of.told || !of.complete || of.listing || (kind == Kind::Policy && !self.late.is_empty()) {
             return;
         }
         // What a policy protects that cannot be read nobody knows. What a copy that is not whole has of it may be older than the last.
         let is_known = |key| self.copy.is_whole() && of.known.contains_key(key);
         of.told = self.unreadable.keys().filter(|key| self::kind(key) == kind).all(is_known);
         if of.told {
-            events.push(Event::Told(kind));
+            self.early.tell(Event::Told(kind), &mut self.copy, events);
             if self.kinds.iter().all(|of| of.told) {
                 self.copy.make_whole();
                 self.kinds.iter_mut().for_each(|of| pack(&mut of.known));
+                self.early.pack();
             }
         }
     }
@@ -182,7 +252,13 @@ impl Told {
     /// What is wrong, in words.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let unreadable = self.unreadable.iter().map(|(key, (why, _))| format!("{key:?}: {why}"));
-        unreadable.chain(self.copy.problem().map(str::to_owned))
+        let late = (!self.late.is_empty()).then(|| {
+            format!(
+                "networkpolicies: {} changed or went, which counts once pods and policies are listed",
+                self.late.len()
+            )
+        });
+        unreadable.chain(late).chain(self.copy.problem().map(str::to_owned))
     }
 }
 
@@ -202,174 +278,4 @@ fn print(text: &RawValue) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use tempfile::TempDir;
-
-    use super::*;
-    use crate::model::{NodeObject, PodObject, PolicyObject};
-
-    struct World {
-        dir: TempDir,
-        told: Told,
-    }
-
-    impl World {
-        fn open(dir: TempDir) -> (Self, Vec<Event>) {
-            let (told, events) = Told::open(&dir.path().join("kube")).unwrap();
-            (Self { dir, told }, events)
-        }
-
-        fn take(&mut self, kind: Kind, news: impl IntoIterator<Item = News>) -> Vec<Event> {
-            let mut events = Vec::new();
-            for news in news {
-                self.told.take(kind, news, &mut events);
-            }
-            self.told.save();
-            events.retain(|event| !matches!(event, Event::Told(_)));
-            events
-        }
-
-        fn restart(self) -> (Self, Vec<Event>) {
-            drop(self.told);
-            Self::open(self.dir)
-        }
-    }
-
-    fn node(name: &str, uid: &str) -> News {
-        let object = NodeObject { uid: uid.into(), ..NodeObject::default() };
-        News::Is(Key::Node(name.into()), Ok(Object::Node(name.into(), object)))
-    }
-
-    fn gone(name: &str) -> Event {
-        Event::NodeGone(name.into())
-    }
-
-    fn names(events: &[Event]) -> Vec<&str> {
-        events.iter().map(|e| if let Event::Node(name, _) = e { name.as_str() } else { "?" }).collect()
-    }
-
-    #[test]
-    fn what_is_told_twice_is_told_once() {
-        let (mut world, _) = World::open(TempDir::new().unwrap());
-        assert_eq!(world.take(Kind::Node, [News::Begin, node("a", "1"), node("a", "1"), News::End]).len(), 1);
-        assert_eq!(world.take(Kind::Node, [node("a", "1")]), []);
-        assert_eq!(names(&world.take(Kind::Node, [node("a", "2")])), ["a"]);
-    }
-
-    #[test]
-    fn a_list_tells_what_went_while_nobody_watched() {
-        let (mut world, _) = World::open(TempDir::new().unwrap());
-        world.take(Kind::Node, [News::Begin, node("a", "1"), node("b", "1"), News::End, node("c", "1")]);
-        assert_eq!(world.take(Kind::Node, [News::Begin, node("b", "1")]), [], "an unfinished list takes nothing away");
-        let events = world.take(Kind::Node, [News::Begin, node("b", "1"), News::End]);
-        assert_eq!(events, [gone("a"), gone("c")]);
-        assert_eq!(world.take(Kind::Node, [News::Gone(Key::Node("b".into()))]), [gone("b")]);
-        assert_eq!(world.take(Kind::Node, [News::Gone(Key::Node("b".into()))]), []);
-    }
-
-    #[test]
-    fn what_cannot_be_read_stays_as_it_was_and_is_said() {
-        let (mut world, _) = World::open(TempDir::new().unwrap());
-        let bad = || News::Is(Key::Node("a".into()), Err("no address".into()));
-        world.take(Kind::Node, [News::Begin, node("a", "1"), News::End]);
-        assert_eq!(world.take(Kind::Node, [bad(), News::Begin, bad(), News::End]), []);
-        assert_eq!(world.told.problems().collect::<Vec<_>>(), ["Node(\"a\"): no address"]);
-        assert_eq!(world.take(Kind::Node, [node("a", "1")]), []);
-        assert_eq!(world.told.problems().count(), 0);
-    }
-
-    #[test]
-    fn a_restart_knows_it_all_once_every_kind_was_listed() {
-        let (mut world, _) = World::open(TempDir::new().unwrap());
-        let pod = Object::Pod("n".into(), "p".into(), PodObject { uid: "1".into(), ..PodObject::default() });
-        world.take(Kind::Node, [News::Begin, node("a", "1"), node("b", "1"), News::End]);
-        world.take(Kind::Pod, [News::Begin, News::Is(Key::of(&pod), Ok(pod.clone())), News::End]);
-        let (mut world, events) = world.restart();
-        assert_eq!(events.len(), 3, "nothing says that it is all: {events:?}");
-        assert!(!world.told.has_copy(), "no policy was asked for yet");
-        for of in Kind::ALL {
-            let own = [node("a", "1"), News::Is(Key::of(&pod), Ok(pod.clone()))].into_iter();
-            let own = own.filter(|news| matches!(news, News::Is(key, _) if kind(key) == of));
-            world.take(of, [News::Begin].into_iter().chain(own).chain([News::End]));
-        }
-        let (world, events) = world.restart();
-        assert!(world.told.has_copy() && !world.told.is_complete());
-        assert!(Kind::ALL.iter().all(|kind| events.contains(&Event::Remembered(*kind))));
-        assert_eq!(events.len(), 2 + KINDS, "and what went stays gone: {events:?}");
-    }
-
-    /// Each kind listed, with a node and a policy.
-    fn all() -> Vec<(Kind, Vec<News>)> {
-        let policy = Object::Policy("n".into(), "p".into(), PolicyObject::default());
-        let of = |kind| match kind {
-            Kind::Node => vec![node("a", "1")],
-            Kind::Policy => vec![News::Is(Key::of(&policy), Ok(policy.clone()))],
-            Kind::Namespace | Kind::Pod => vec![],
-        };
-        Kind::ALL
-            .map(|kind| (kind, [vec![News::Begin], of(kind), vec![News::End]].into_iter().flatten().collect()))
-            .into()
-    }
-
-    #[test]
-    fn a_copy_of_which_something_cannot_be_read_is_not_lived_by_and_is_mended() {
-        for damage in [r#"[{"Object":{"Policy":["n","p"]}},{"subject":7}]"#, "nonsense"] {
-            let (mut world, _) = World::open(TempDir::new().unwrap());
-            for (kind, news) in all() {
-                world.take(kind, news);
-            }
-            let path = world.dir.path().join("kube");
-            let text = std::fs::read_to_string(&path).unwrap();
-            std::fs::write(&path, format!("{text}{damage}\n")).unwrap();
-            let (world, events) = world.restart();
-            assert!(
-                !world.told.has_copy() && !events.iter().any(|event| matches!(event, Event::Remembered(_))),
-                "{damage}"
-            );
-            let mended = std::fs::read_to_string(&path).unwrap();
-            let (mut world, _) = world.restart();
-            assert!(!world.told.has_copy(), "nor by the next start: {damage}");
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), mended, "which has nothing to say");
-            for (kind, news) in all() {
-                world.take(kind, news);
-            }
-            let (world, events) = world.restart();
-            assert!(world.told.has_copy() && events.len() == 2 + KINDS, "{damage}: {events:?}");
-        }
-    }
-
-    #[test]
-    fn a_kind_of_which_an_object_cannot_be_read_is_not_told_to_be_all_there() {
-        let key = || Key::Policy(("n".to_owned(), "p".to_owned()).into());
-        let bad = || News::Is(key(), Err("no selector".into()));
-        let good = || News::Is(key(), Ok(Object::Policy("n".into(), "p".into(), PolicyObject::default())));
-        let whole = [Event::Told(Kind::Policy)];
-        for way_out in [vec![good()], vec![News::Gone(key())], vec![News::Begin, News::End]] {
-            let (mut world, _) = World::open(TempDir::new().unwrap());
-            let mut events = Vec::new();
-            for (kind, news) in all() {
-                let news = if kind == Kind::Policy { vec![News::Begin, bad(), News::End] } else { news };
-                news.into_iter().for_each(|news| world.told.take(kind, news, &mut events));
-            }
-            assert!(world.told.is_complete() && !events.contains(&whole[0]) && !world.told.has_copy(), "{events:?}");
-            events.clear();
-            for news in way_out {
-                world.told.take(Kind::Policy, news, &mut events);
-            }
-            assert!(events.ends_with(&whole) && world.told.problems().count() == 0, "{events:?}");
-            // What was good once holds, over a restart too; what never was does not.
-            let other = News::Is(Key::Policy(("n".to_owned(), "q".to_owned()).into()), Err("no selector".into()));
-            for (bad, is_told) in [(bad(), true), (other, false)] {
-                world.take(Kind::Policy, [News::Begin, good(), News::End]);
-                let (mut again, _) = world.restart();
-                assert!(again.told.has_copy());
-                events.clear();
-                for news in [News::Begin, bad, News::End] {
-                    again.told.take(Kind::Policy, news, &mut events);
-                }
-                assert_eq!(events.contains(&whole[0]), is_told, "{events:?}");
-                world = again;
-            }
-        }
-    }
-}
+mod tests;

@@ -101,16 +101,34 @@ async fn a_pod_that_is_newer_than_the_policies_that_are_remembered_is_isolated_u
     assert!(isolated(world.put(4, "new")), "which does not come in time");
     // Pods are listed, policies cannot be.
     let listed = [Kind::Node, Kind::Namespace, Kind::Pod].map(Event::Told);
-    world.tell([pod("new"), labeled("b")].into_iter().chain(listed).collect());
+    let early = ["b", "new"].map(|name| Event::Early(key(name)));
+    world.tell(early.into_iter().chain([pod("new"), labeled("b")]).chain(listed).collect());
     assert!(isolated(world.rules(4)) && world.policing.awaits(&local(4, "new", "")));
     assert!(isolated(world.rules(2)), "by other labels another policy may select it");
     assert_eq!((world.rules(1), world.rules(3)), (OPEN, OPEN));
     assert_eq!((world.policing.counts().provisional, world.policing.counts().open), (2, 2));
+    // So it is after one more start, which finds them in the copy.
+    let locals = world.policing.locals.clone();
+    world.kill();
+    let early = ["b", "new"].map(|name| Event::Early(key(name)));
+    let namespace = [Event::Namespace("ns".into(), NamespaceObject::default())];
+    let copy = namespace.into_iter().chain([pod("a"), labeled("b"), pod("again"), pod("new")]);
+    world.tell(copy.chain(remembered()).chain(early).collect());
+    world.policing.begin(&mut world.maps, locals);
+    assert!(isolated(world.rules(4)) && isolated(world.rules(2)) && world.policing.awaits(&local(4, "new", "")));
+    assert_eq!((world.rules(1), world.rules(3)), (OPEN, OPEN));
+    world.tell([Kind::Node, Kind::Namespace, Kind::Pod].map(Event::Told).into());
     world.tell(vec![Event::Told(Kind::Policy)]);
     assert!(!world.policing.awaits(&local(4, "new", "")));
     assert_eq!((world.rules(2), world.rules(4)), (OPEN, OPEN), "none was there");
     world.tell(vec![Event::PodGone(key("new"))]);
     assert_eq!(world.rules(4), OPEN, "its namespace is known, and that it has none");
+    // Policies cannot be asked for any more.
+    world.tell(vec![Event::Remembered(Kind::Policy)]);
+    assert!(isolated(world.rules(4)) && isolated(world.put(5, "newer")), "nobody tells of a policy now");
+    assert_eq!((world.rules(1), world.rules(2)), (OPEN, OPEN), "they were judged");
+    world.tell(vec![Event::Told(Kind::Policy)]);
+    assert_eq!((world.rules(4), world.rules(5)), (OPEN, OPEN));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,295 @@
+//! What is told and what a copy knows, over lists and starts.
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::model::{Cluster, NodeObject, PodObject, PolicyObject};
+
+struct World {
+    dir: TempDir,
+    told: Told,
+    /// All that was told.
+    cluster: Cluster,
+}
+
+impl World {
+    fn open(dir: TempDir) -> (Self, Vec<Event>) {
+        let (told, events) = Told::open(&dir.path().join("kube")).unwrap();
+        let mut world = Self { dir, told, cluster: Cluster::default() };
+        world.apply(&events);
+        (world, events)
+    }
+
+    fn apply(&mut self, events: &[Event]) {
+        for event in events {
+            self.cluster.apply(event.clone());
+        }
+    }
+
+    fn take(&mut self, kind: Kind, news: impl IntoIterator<Item = News>) -> Vec<Event> {
+        let mut events = Vec::new();
+        for news in news {
+            self.told.take(kind, news, &mut events);
+        }
+        self.told.save();
+        self.apply(&events);
+        events.retain(|event| !matches!(event, Event::Told(_)));
+        events
+    }
+
+    fn restart(self) -> (Self, Vec<Event>) {
+        drop(self.told);
+        Self::open(self.dir)
+    }
+}
+
+fn node(name: &str, uid: &str) -> News {
+    let object = NodeObject { uid: uid.into(), ..NodeObject::default() };
+    News::Is(Key::Node(name.into()), Ok(Object::Node(name.into(), object)))
+}
+
+fn gone(name: &str) -> Event {
+    Event::NodeGone(name.into())
+}
+
+fn names(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|e| if let Event::Node(name, _) = e { name.as_str() } else { "?" }).collect()
+}
+
+#[test]
+fn what_is_told_twice_is_told_once() {
+    let (mut world, _) = World::open(TempDir::new().unwrap());
+    assert_eq!(world.take(Kind::Node, [News::Begin, node("a", "1"), node("a", "1"), News::End]).len(), 1);
+    assert_eq!(world.take(Kind::Node, [node("a", "1")]), []);
+    assert_eq!(names(&world.take(Kind::Node, [node("a", "2")])), ["a"]);
+}
+
+#[test]
+fn a_list_tells_what_went_while_nobody_watched() {
+    let (mut world, _) = World::open(TempDir::new().unwrap());
+    world.take(Kind::Node, [News::Begin, node("a", "1"), node("b", "1"), News::End, node("c", "1")]);
+    assert_eq!(world.take(Kind::Node, [News::Begin, node("b", "1")]), [], "an unfinished list takes nothing away");
+    let events = world.take(Kind::Node, [News::Begin, node("b", "1"), News::End]);
+    assert_eq!(events, [gone("a"), gone("c")]);
+    assert_eq!(world.take(Kind::Node, [News::Gone(Key::Node("b".into()))]), [gone("b")]);
+    assert_eq!(world.take(Kind::Node, [News::Gone(Key::Node("b".into()))]), []);
+}
+
+#[test]
+fn what_cannot_be_read_stays_as_it_was_and_is_said() {
+    let (mut world, _) = World::open(TempDir::new().unwrap());
+    let bad = || News::Is(Key::Node("a".into()), Err("no address".into()));
+    world.take(Kind::Node, [News::Begin, node("a", "1"), News::End]);
+    assert_eq!(world.take(Kind::Node, [bad(), News::Begin, bad(), News::End]), []);
+    assert_eq!(world.told.problems().collect::<Vec<_>>(), ["Node(\"a\"): no address"]);
+    assert_eq!(world.take(Kind::Node, [node("a", "1")]), []);
+    assert_eq!(world.told.problems().count(), 0);
+}
+
+#[test]
+fn a_restart_knows_it_all_once_every_kind_was_listed() {
+    let (mut world, _) = World::open(TempDir::new().unwrap());
+    let pod = Object::Pod("n".into(), "p".into(), PodObject { uid: "1".into(), ..PodObject::default() });
+    world.take(Kind::Node, [News::Begin, node("a", "1"), node("b", "1"), News::End]);
+    world.take(Kind::Pod, [News::Begin, News::Is(Key::of(&pod), Ok(pod.clone())), News::End]);
+    let (mut world, events) = world.restart();
+    assert_eq!(events.len(), 3, "nothing says that it is all: {events:?}");
+    assert!(!world.told.has_copy(), "no policy was asked for yet");
+    for of in Kind::ALL {
+        let own = [node("a", "1"), News::Is(Key::of(&pod), Ok(pod.clone()))].into_iter();
+        let own = own.filter(|news| matches!(news, News::Is(key, _) if kind(key) == of));
+        world.take(of, [News::Begin].into_iter().chain(own).chain([News::End]));
+    }
+    let (world, events) = world.restart();
+    assert!(world.told.has_copy() && !world.told.is_complete());
+    assert!(Kind::ALL.iter().all(|kind| events.contains(&Event::Remembered(*kind))));
+    assert_eq!(events.len(), 2 + KINDS, "and what went stays gone: {events:?}");
+}
+
+/// Each kind listed, with a node and a policy.
+fn all() -> Vec<(Kind, Vec<News>)> {
+    let policy = Object::Policy("n".into(), "p".into(), PolicyObject::default());
+    let of = |kind| match kind {
+        Kind::Node => vec![node("a", "1")],
+        Kind::Policy => vec![News::Is(Key::of(&policy), Ok(policy.clone()))],
+        Kind::Namespace | Kind::Pod => vec![],
+    };
+    Kind::ALL.map(|kind| (kind, [vec![News::Begin], of(kind), vec![News::End]].into_iter().flatten().collect())).into()
+}
+
+#[test]
+fn a_copy_of_which_something_cannot_be_read_is_not_lived_by_and_is_mended() {
+    for damage in [r#"[{"Object":{"Policy":["n","p"]}},{"subject":7}]"#, "nonsense"] {
+        let (mut world, _) = World::open(TempDir::new().unwrap());
+        for (kind, news) in all() {
+            world.take(kind, news);
+        }
+        let path = world.dir.path().join("kube");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{text}{damage}\n")).unwrap();
+        let (world, events) = world.restart();
+        assert!(
+            !world.told.has_copy() && !events.iter().any(|event| matches!(event, Event::Remembered(_))),
+            "{damage}"
+        );
+        let mended = std::fs::read_to_string(&path).unwrap();
+        let (mut world, _) = world.restart();
+        assert!(!world.told.has_copy(), "nor by the next start: {damage}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), mended, "which has nothing to say");
+        for (kind, news) in all() {
+            world.take(kind, news);
+        }
+        let (world, events) = world.restart();
+        assert!(world.told.has_copy() && events.len() == 2 + KINDS, "{damage}: {events:?}");
+    }
+}
+
+#[test]
+fn a_kind_of_which_an_object_cannot_be_read_is_not_told_to_be_all_there() {
+    let key = || Key::Policy(("n".to_owned(), "p".to_owned()).into());
+    let bad = || News::Is(key(), Err("no selector".into()));
+    let good = || News::Is(key(), Ok(Object::Policy("n".into(), "p".into(), PolicyObject::default())));
+    let whole = [Event::Told(Kind::Policy)];
+    for way_out in [vec![good()], vec![News::Gone(key())], vec![News::Begin, News::End]] {
+        let (mut world, _) = World::open(TempDir::new().unwrap());
+        let mut events = Vec::new();
+        for (kind, news) in all() {
+            let news = if kind == Kind::Policy { vec![News::Begin, bad(), News::End] } else { news };
+            news.into_iter().for_each(|news| world.told.take(kind, news, &mut events));
+        }
+        assert!(world.told.is_complete() && !events.contains(&whole[0]) && !world.told.has_copy(), "{events:?}");
+        events.clear();
+        for news in way_out {
+            world.told.take(Kind::Policy, news, &mut events);
+        }
+        assert!(events.ends_with(&whole) && world.told.problems().count() == 0, "{events:?}");
+        // What was good once holds, over a restart too; what never was does not.
+        let other = News::Is(Key::Policy(("n".to_owned(), "q".to_owned()).into()), Err("no selector".into()));
+        for (bad, is_told) in [(bad(), true), (other, false)] {
+            world.take(Kind::Policy, [News::Begin, good(), News::End]);
+            let (mut again, _) = world.restart();
+            assert!(again.told.has_copy());
+            events.clear();
+            for news in [News::Begin, bad, News::End] {
+                again.told.take(Kind::Policy, news, &mut events);
+            }
+            assert_eq!(events.contains(&whole[0]), is_told, "{events:?}");
+            world = again;
+        }
+    }
+}
+
+fn pod(name: &str, app: &str) -> News {
+    let labels = [("app".into(), app.into())].into_iter().collect();
+    let object = PodObject { labels: std::sync::Arc::new(labels), ..PodObject::default() };
+    let object = Object::Pod("n".into(), name.into(), object);
+    News::Is(Key::of(&object), Ok(object))
+}
+
+fn policy(name: &str, uid: &str) -> News {
+    let object = PolicyObject { uid: uid.into(), ..PolicyObject::default() };
+    let object = Object::Policy("n".into(), name.into(), object);
+    News::Is(Key::of(&object), Ok(object))
+}
+
+fn no_policy(name: &str) -> News {
+    News::Gone(Key::Policy(("n".to_owned(), name.to_owned()).into()))
+}
+
+fn list(news: impl IntoIterator<Item = News>) -> Vec<News> {
+    [News::Begin].into_iter().chain(news).chain([News::End]).collect()
+}
+
+/// A world of which all was listed, these pods and policies among it.
+fn listed(pods: Vec<News>, policies: Vec<News>) -> World {
+    let (mut world, _) = World::open(TempDir::new().unwrap());
+    for kind in [Kind::Node, Kind::Namespace] {
+        world.take(kind, list([]));
+    }
+    world.take(Kind::Pod, list(pods));
+    world.take(Kind::Policy, list(policies));
+    assert_eq!((world.cluster.untold(), world.cluster.is_old()), (vec![], false));
+    world
+}
+
+impl World {
+    fn early(&self) -> Vec<&str> {
+        self.cluster.early.iter().map(|name| name.1.as_str()).collect()
+    }
+
+    /// The policies, and the uid of each.
+    fn policies(&self) -> Vec<(&str, &str)> {
+        self.cluster.policies.iter().map(|(name, policy)| (name.1.as_str(), policy.uid.as_str())).collect()
+    }
+}
+
+#[test]
+fn a_pod_that_is_newer_than_the_policies_is_known_to_be_over_any_number_of_starts() {
+    let mut world = listed(vec![pod("same", "web"), pod("other", "web"), pod("gone", "web")], vec![]);
+    for start in 1..4 {
+        (world, _) = world.restart();
+        assert!(world.cluster.is_old());
+        let early = if start == 1 { vec![] } else { vec!["new", "other"] };
+        assert_eq!(world.early(), early, "start {start}");
+        // Policies cannot be listed.
+        let pods = [pod("same", "web"), pod("other", "db"), pod("new", "db"), pod("gone", "db")];
+        world.take(Kind::Pod, list(pods));
+        world.take(Kind::Pod, [News::Gone(Key::Pod(("n".to_owned(), "gone".to_owned()).into()))]);
+        world.take(Kind::Namespace, list([]));
+        assert_eq!(world.early(), ["new", "other"], "start {start}");
+    }
+    world.take(Kind::Policy, list([]));
+    assert!(!world.cluster.is_old() && world.early().is_empty());
+    let (world, _) = world.restart();
+    assert!(world.cluster.is_old() && world.early().is_empty(), "the copy has policies as new as these");
+}
+
+#[test]
+fn a_policy_changes_or_goes_only_once_pods_are_listed() {
+    let before = [("changed", "1"), ("gone", "1"), ("same", "1")];
+    let policies = || before.map(|(name, uid)| policy(name, uid)).into();
+    let (mut world, _) = listed(vec![pod("p", "web")], policies()).restart();
+    world.take(Kind::Namespace, list([]));
+    world.take(Kind::Policy, list([policy("changed", "2"), policy("new", "1"), policy("same", "1")]));
+    let mixed = [("changed", "1"), ("gone", "1"), ("new", "1"), ("same", "1")];
+    assert_eq!(world.policies(), mixed, "a pod may have other labels by now");
+    assert!(world.cluster.is_old(), "so a pod that is newer is not judged");
+    assert!(world.told.problems().any(|problem| problem.contains("2 changed or went")));
+    // Nor does the copy know more.
+    let (mut world, _) = world.restart();
+    assert_eq!(world.policies(), mixed);
+    world.take(Kind::Namespace, list([]));
+    world.take(Kind::Policy, list([policy("changed", "2"), policy("new", "1"), policy("same", "1")]));
+    // It comes and goes, and comes again, meanwhile.
+    world.take(Kind::Policy, [policy("changed", "3"), no_policy("changed"), policy("changed", "4"), no_policy("new")]);
+    assert_eq!(world.policies(), mixed);
+    world.take(Kind::Pod, [News::Begin, pod("p", "db")]);
+    assert_eq!((world.policies(), world.early()), (mixed.into(), vec!["p"]));
+    world.take(Kind::Pod, [News::End]);
+    let after = [("changed", "4"), ("same", "1")];
+    assert_eq!((world.policies(), world.cluster.is_old(), world.early()), (after.into(), false, vec![]));
+    assert_eq!(world.told.problems().count(), 0);
+    let (world, _) = world.restart();
+    assert_eq!((world.policies(), world.early()), (after.into(), vec![]));
+}
+
+#[test]
+fn what_is_listed_anew_is_only_remembered_until_the_list_is_complete() {
+    let mut world = listed(vec![pod("p", "web")], vec![policy("a", "1"), policy("b", "1")]);
+    world.take(Kind::Policy, [News::Begin, policy("a", "2")]);
+    assert!(world.cluster.is_old(), "some policy may be missing");
+    assert_eq!(world.policies(), [("a", "1"), ("b", "1")], "whom it isolated another one may, which comes later");
+    world.take(Kind::Pod, [pod("new", "web"), pod("p", "web")]);
+    assert_eq!(world.early(), ["new"]);
+    world.take(Kind::Policy, [policy("c", "1"), News::End]);
+    assert_eq!((world.cluster.is_old(), world.early()), (false, vec![]));
+    assert_eq!(world.policies(), [("a", "2"), ("c", "1")]);
+    // Of pods as well: a policy that changed with them waits for them.
+    world.take(Kind::Pod, [News::Begin]);
+    assert!(!world.cluster.is_old());
+    world.take(Kind::Policy, [policy("a", "3")]);
+    assert_eq!((world.policies(), world.cluster.is_old()), (vec![("a", "2"), ("c", "1")], true));
+    world.take(Kind::Pod, [pod("new", "web"), pod("p", "db"), News::End]);
+    assert_eq!((world.policies(), world.cluster.is_old()), (vec![("a", "3"), ("c", "1")], false));
+    assert!(world.told.has_copy());
+}
