@@ -2,7 +2,8 @@
 //! never embeds a stale object) and by `cargo xtask`.
 //!
 //! The object is the bin `dataplane` of package `osmia-ebpf`, built for `bpfel-unknown-none` by a nested cargo with the
-//! toolchain that the root manifest pins, into `target/ebpf`, which every profile of the outer build shares.
+//! toolchain that the root manifest pins, into `target/ebpf`, which every profile of the outer build shares. What ships, and is tested, is
+//! `target/ebpf/dataplane`, which is that without DWARF.
 //!
 //! Invariant: compiler and linker are of one LLVM. A linker built against another one stops with "Invalid record" or, worse,
 //! does not; so what is not shown to fit is refused with the command that repairs it.
@@ -16,14 +17,13 @@
 //! | `EBPF_TOOLCHAIN=name` | another rustup toolchain than the pin |
 //! | `EBPF_LINKER=path` | this bpf-linker, taken unseen |
 
-mod embedded;
 mod error;
 mod linker;
 mod nested;
 mod pin;
+mod shipped;
 mod toolchain;
 
-pub use embedded::embed;
 pub use error::Error;
 pub use linker::{Linker, install_root as linker_install_root, tool_folder};
 pub use nested::{Layout, nested_cargo};
@@ -51,7 +51,7 @@ pub enum Object {
 /// `workspace` is the folder of the root manifest. What the environment names is of our layout: the next one's is always built.
 ///
 /// # Errors
-/// When toolchain, rust-src or linker are missing or do not fit (the text names the command that installs them), and when the
+/// When toolchain, rust-src, linker or objcopy are missing or do not fit (the text names the command that installs them), and when the
 /// nested build fails (its own output went to stderr).
 pub fn object(workspace: &Path, layout: Layout) -> Result<Object, Error> {
     if let Some(path) = variable("EBPF_OBJECT").filter(|_| layout == Layout::Ours) {
@@ -70,7 +70,10 @@ pub fn object(workspace: &Path, layout: Layout) -> Result<Object, Error> {
     if !status.success() {
         return Err(Error::new(format!("building the BPF object failed ({status}); the compiler's output is above")));
     }
-    Ok(Object::Built(layout.target_dir(workspace).join(nested::TARGET).join("release").join(nested::BIN)))
+    let folder = layout.target_dir(workspace);
+    let (compiled, object) = (folder.join(nested::TARGET).join("release").join(nested::BIN), folder.join(nested::BIN));
+    shipped::strip(&Toolchain::find(&Pin::read(workspace)?)?, &compiled, &object)?;
+    Ok(Object::Built(object))
 }
 
 /// A variable that is set and not empty.

@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 pub(crate) struct Built {
     /// Folder with `osmia-agent`, `osmia` and `osmia-cni`.
     pub(crate) bin_dir: PathBuf,
-    /// The BPF object.
+    /// The BPF object, as the agent embeds it.
     pub(crate) object: PathBuf,
 }
 
