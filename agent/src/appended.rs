@@ -271,9 +271,16 @@ impl Drop for Appended {
     }
 }
 
+impl Part {
+    /// Bytes that are not read yet.
+    pub(crate) fn len(&self) -> usize {
+        usize::try_from(self.end - self.at).unwrap_or(usize::MAX)
+    }
+}
+
 impl Read for Part {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
+        let left = self.len().min(buffer.len());
         let read = self.file.read_at(buffer.get_mut(..left).unwrap_or_default(), self.at)?;
         self.at += read as u64;
         Ok(read)

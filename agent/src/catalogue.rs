@@ -79,7 +79,7 @@ fn shortest(whole: Part, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn read(mut part: Part) -> io::Result<Catalogue> {
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(part.len());
     part.read_to_end(&mut text)?;
     Ok(Catalogue::of(&text))
 }

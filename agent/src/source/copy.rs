@@ -2,8 +2,9 @@
 //!
 //! Invariant: it says of itself that it is whole only once all there is was told, and after everything that was told; where a part of it is
 //! lost or cannot be read it stops to say so before that part goes from the file, and while several changes that belong together are being
-//! written. So a start that is told it is whole has every policy of some moment. Where it is not whole, what it holds may be older than what was told last, so nothing of it stands in for what cannot be read
-//! now when a source says that all was told. What the disk refuses is kept and tried again, up to a bound.
+//! written. So a start that is told it is whole has every policy of some moment. Where it is not whole, what it holds may be older than what
+//! was told last, so nothing of it stands in for what cannot be read now when a source says that all was told. What the disk refuses is kept
+//! and tried again, up to a bound. Beyond it nothing is kept before the next start: only a start has everything told anew.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
