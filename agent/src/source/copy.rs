@@ -4,7 +4,8 @@
 //! lost or cannot be read it stops to say so before that part goes from the file, and while several changes that belong together are being
 //! written. So a start that is told it is whole has every policy of some moment. Where it is not whole, what it holds may be older than what
 //! was told last, so nothing of it stands in for what cannot be read now when a source says that all was told. What the disk refuses is kept
-//! and tried again, up to a bound. Beyond it nothing is kept before the next start: only a start has everything told anew.
+//! and tried again, up to a bound. Beyond it nothing is kept before the next start: only a start has everything told anew. Where policy depends
+//! on what is refused, the file, which is older than what is in force then, stops to say that it is whole before anything comes into force.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -68,6 +69,8 @@ pub(super) struct DiskCopy<K> {
     is_whole: bool,
     /// What the file says of that.
     says_whole: bool,
+    /// By what the file has alone other pods would be isolated, or others allowed.
+    outdated: bool,
     keeping: Keeping,
     /// Why the disk has not all of it.
     unkept: Option<String>,
@@ -89,6 +92,7 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
             bytes: 0,
             is_whole: false,
             says_whole: false,
+            outdated: false,
             keeping: Keeping::All,
             unkept: None,
             again: None,
@@ -154,23 +158,49 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
         if self.again.is_some() && self.keeping == Keeping::All && self.bytes > UNSAVED_AT_MOST {
             self.give_up();
         } else if waits {
+            self.disown();
             return;
         }
+        self.attempt();
+    }
+
+    fn attempt(&mut self) {
         let written = match self.keeping {
             Keeping::All => self.write(),
             Keeping::ToEmpty => self.saved.empty(),
             Keeping::Nothing => return,
         };
         match written {
-            Ok(()) if self.keeping == Keeping::All => (self.unkept, self.again) = (None, None),
-            // Why it is empty goes on to be said.
-            Ok(()) => (self.keeping, self.again, self.says_whole) = (Keeping::Nothing, None, false),
+            Ok(()) if self.keeping == Keeping::All => (self.unkept, self.again, self.outdated) = (None, None, false),
+            Ok(()) => {
+                (self.keeping, self.again, self.says_whole) = (Keeping::Nothing, None, false);
+                // It goes on to be so.
+                self.say(given_up());
+            }
             Err(error) => {
                 let pause = self.again.map_or(AGAIN, |(_, pause)| AGAIN_AT_MOST.min(2 * pause));
                 self.again = Some((Instant::now() + pause, pause));
                 if self.keeping == Keeping::All {
                     self.say(format!("a restart would not know the last state: {error:#}"));
+                    self.disown();
+                } else {
+                    self.say(format!("a restart would go by a state that is older: {error:#}"));
                 }
+            }
+        }
+    }
+
+    /// What policy depends on and the disk refused comes into force now: no start may live by a file without it. To say so takes next to no
+    /// room; where even that is refused nothing of the file stays.
+    fn disown(&mut self) {
+        if !self.outdated || !self.says_whole || self.keeping != Keeping::All {
+            return;
+        }
+        match self.saved.keep([(&Line::Complete, None::<&RawValue>)]) {
+            Ok(()) => self.says_whole = false,
+            Err(_) => {
+                self.give_up();
+                self.attempt();
             }
         }
     }
@@ -196,10 +226,7 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
     fn give_up(&mut self) {
         self.unsaved.clear();
         (self.bytes, self.keeping) = (0, Keeping::ToEmpty);
-        let mib = UNSAVED_AT_MOST >> 20;
-        self.say(format!(
-            "a restart would not know the last state: the disk refused until {mib} MiB had changed; all is kept anew from the next start on"
-        ));
+        self.say(given_up());
     }
 
     fn say(&mut self, why: String) {
@@ -248,6 +275,11 @@ impl<K: Ord> DiskCopy<K> {
         }
     }
 
+    /// What is told and not saved yet changes whom policy isolates, or what it allows.
+    pub(super) fn outdate(&mut self) {
+        self.outdated = true;
+    }
+
     fn put_line(&mut self, line: Line<K>, text: Option<Box<RawValue>>, is_new: bool) {
         if self.keeping != Keeping::All {
             return;
@@ -261,6 +293,13 @@ impl<K: Ord> DiskCopy<K> {
             self.unsaved.insert(line, unsaved);
         }
     }
+}
+
+fn given_up() -> String {
+    let mib = UNSAVED_AT_MOST >> 20;
+    format!(
+        "a restart would not know the last state: the disk refused until {mib} MiB had changed, or refused all; all is kept anew from the next start on"
+    )
 }
 
 impl Unsaved {

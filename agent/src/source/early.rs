@@ -42,6 +42,9 @@ impl Early {
             Event::Pod(name, pod) => {
                 let now = print(pod);
                 let before = self.pods.insert(Arc::clone(name), now);
+                if before.is_some_and(|before| before != now) {
+                    copy.outdate();
+                }
                 if !self.old.is_empty() && before != Some(now) && copy.set_early(name, true) {
                     events.push(Event::Early(Arc::clone(name)));
                 }
@@ -57,6 +60,7 @@ impl Early {
                     copy.none_is_early();
                 }
             }
+            Event::Policy(..) | Event::PolicyGone(_) | Event::Namespace(..) | Event::NamespaceGone(_) => copy.outdate(),
             _ => {}
         }
         events.push(event);

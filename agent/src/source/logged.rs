@@ -21,6 +21,9 @@ impl Write for Said {
 
 /// What is logged while `f` runs, as the agent writes it.
 pub(crate) fn logged(f: impl FnOnce()) -> String {
+    // While there is one dispatcher alone, a line that another test writes first, which has none, is nobody's for good (tracing-core,
+    // `Rebuilder::JustOne`).
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let said = Said::default();
     let into = said.clone();
     let log = tracing_subscriber::fmt().with_writer(move || into.clone()).with_ansi(false).with_target(false).finish();

@@ -120,7 +120,11 @@ impl<K> Saved<K> {
     /// # Errors
     /// It cannot be written; what was there stays.
     pub(super) fn empty(&mut self) -> Result<()> {
-        self.file.empty().with_context(|| format!("cannot write {}", self.path.display()))?;
+        let emptied = self.file.empty().or_else(|error| {
+            // The next start makes another; nobody keeps anything in this one any more.
+            fs::remove_file(&self.path).map_err(|_| error)
+        });
+        emptied.with_context(|| format!("cannot write {}", self.path.display()))?;
         self.is_damaged = false;
         Ok(())
     }

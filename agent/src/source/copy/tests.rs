@@ -190,7 +190,6 @@ async fn too_much_that_the_disk_refuses_is_given_up_and_nobody_lives_by_the_rest
         world.copy.problem()
     );
     world.copy.refuse(false);
-    world.again().await;
     world.set("new", 1, true);
     world.copy.make_whole();
     world.copy.save();
@@ -203,4 +202,69 @@ async fn too_much_that_the_disk_refuses_is_given_up_and_nobody_lives_by_the_rest
     world.copy.make_whole();
     world.copy.save();
     assert!(world.restart().0.copy.is_whole());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_lacks_what_policy_depends_on_does_not_say_that_it_is_whole() {
+    let mut world = World::new();
+    world.set("a", 1, true);
+    world.copy.make_whole();
+    world.copy.save();
+    world.copy.refuse(true);
+    world.set("b", 1, true);
+    world.copy.save();
+    assert!(world.on_disk().ends_with("[\"Complete\",true]\n"), "nothing depends on it");
+    // Little room, while all is not tried again.
+    world.copy.refuse(false);
+    world.set("a", 2, false);
+    world.copy.outdate();
+    world.copy.save();
+    assert!(world.copy.due().is_some() && world.on_disk().ends_with("[\"Complete\",null]\n"), "{}", world.on_disk());
+    world.again().await;
+    assert_eq!(world.copy.problem(), None);
+    let (mut world, values) = world.restart();
+    assert!(world.copy.is_whole(), "it has all");
+    assert_eq!(values, [("a".to_owned(), 2), ("b".to_owned(), 1)].into());
+    // And what came later, as ever.
+    world.set("c", 1, true);
+    world.copy.save();
+    assert!(world.restart().0.copy.is_whole());
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_even_that_is_refused_nothing_of_it_stays() {
+    let mut world = World::new();
+    world.set("a", 1, true);
+    world.copy.make_whole();
+    world.copy.save();
+    world.copy.refuse(true);
+    world.set("a", 2, false);
+    world.copy.outdate();
+    world.copy.save();
+    assert!(!world.dir.path().join("copy").exists(), "{}", world.on_disk());
+    assert!(world.copy.due().is_none() && world.copy.problem().unwrap().contains("would not know"));
+    let (world, values) = world.restart();
+    assert!(!world.copy.is_whole() && values.is_empty());
+    assert_eq!(world.copy.problem(), None, "all is kept anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_can_neither_be_written_nor_go_is_said_to_be_older() {
+    let mut world = World::new();
+    world.set("a", 1, true);
+    world.copy.make_whole();
+    world.copy.save();
+    world.copy.refuse(true);
+    // A name that leads to something else cannot be taken away.
+    let path = world.dir.path().join("copy");
+    fs::rename(&path, world.dir.path().join("kept")).unwrap();
+    fs::create_dir(&path).unwrap();
+    world.set("a", 2, false);
+    world.copy.outdate();
+    world.copy.save();
+    assert!(world.copy.problem().unwrap().contains("older"), "{:?}", world.copy.problem());
+    fs::remove_dir(&path).unwrap();
+    fs::rename(world.dir.path().join("kept"), &path).unwrap();
+    world.again().await;
+    assert!(!path.exists() && world.copy.problem().unwrap().contains("would not know"), "tried until it goes");
 }

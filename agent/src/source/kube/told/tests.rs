@@ -293,3 +293,30 @@ fn what_is_listed_anew_is_only_remembered_until_the_list_is_complete() {
     assert_eq!((world.policies(), world.cluster.is_old()), (vec![("a", "3"), ("c", "1")], false));
     assert!(world.told.has_copy());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_start_does_not_live_by_a_copy_that_is_older_than_the_policies_that_were_in_force() {
+    let ns = || {
+        let object = Object::Namespace("n".into(), crate::model::NamespaceObject::default());
+        News::Is(Key::of(&object), Ok(object))
+    };
+    // What the disk refuses, and whether policy depends on it.
+    let cases = [
+        (Kind::Node, node("a", "2"), false),
+        (Kind::Pod, pod("new", "web"), false),
+        (Kind::Pod, pod("p", "db"), true),
+        (Kind::Policy, policy("new", "1"), true),
+        (Kind::Policy, no_policy("deny"), true),
+        (Kind::Namespace, ns(), true),
+    ];
+    for (kind, news, depends) in cases {
+        let case = format!("{news:?}");
+        let mut world = listed(vec![pod("p", "web")], vec![policy("deny", "1")]);
+        world.told.copy.refuse(true);
+        world.take(kind, [news]);
+        let (world, events) = world.restart();
+        let is_lived_by = events.contains(&Event::Remembered(Kind::Policy));
+        assert_eq!(is_lived_by, !depends, "{case}");
+        assert_eq!(world.told.has_copy(), !depends, "{case}");
+    }
+}
