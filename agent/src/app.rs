@@ -27,12 +27,14 @@ mod log;
 mod model;
 mod notices;
 mod policing;
+mod tidy;
 
 use dataplane::Shared;
 pub use log::init as init_log;
 use model::Model;
 use notices::Notices;
 use policing::Policing;
+use tidy::Tidy;
 
 use crate::{
     attachments::{self, Attachments, Limits, Outside, links::KernelLinks},
@@ -65,6 +67,7 @@ const HOLD: Duration = Duration::from_secs(1);
 /// What keeps it from starting, in words for an operator. The dataplane is as it was.
 pub fn run(args: &Args) -> Result<()> {
     let settings = args.settings()?;
+    sys::bound_free_memory();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(start(args, settings))
@@ -124,6 +127,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
     if log != ProgramLog::Off {
         tokio::spawn(opened.program_log()?.follow());
     }
+    let mut untidy = Tidy::new(events.len());
     policing.take(&mut opened, events, told_at);
     let shared = Shared::new(opened, policing);
     maps.done();
@@ -188,6 +192,7 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
             () = stop.changed() => break,
             (events, since) = source.next() => {
                 tell_problems(&source, &shared, &metrics);
+                untidy.took(events.len());
                 let nodes = model.take(events, since);
                 if !compared && let Some(pods) = model.pods() {
                     compared = true;
@@ -218,11 +223,18 @@ async fn start(args: &Args, settings: Settings) -> Result<()> {
                 model.say();
                 continue;
             }
+            () = time::sleep_until(untidy.quiet_at()), if untidy.is_due() => {
+                tidy(&mut untidy, &mut source, &shared);
+                continue;
+            }
             _ = housekeeping.tick() => {
                 attachments.collect_garbage().await;
                 shared.housekeep(clock.as_ref(), &metrics);
                 metrics.problems("unpublished", attachments.retry_publishing());
                 tell_problems(&source, &shared, &metrics);
+                if untidy.is_due() {
+                    tidy(&mut untidy, &mut source, &shared);
+                }
                 continue;
             }
         }
@@ -244,6 +256,14 @@ fn refresh(attachments: &Arc<Attachments>, shared: &Shared, metrics: &Arc<Metric
         metrics.attachments(attachments.counts(), &attachments.ranges());
         shared.tell(&metrics);
     })
+}
+
+/// Takes no more memory than what there is needs.
+fn tidy(untidy: &mut Tidy, source: &mut Source, shared: &Shared) {
+    source.pack();
+    shared.pack();
+    sys::trim_memory();
+    untidy.is_done();
 }
 
 /// What the source cannot ask for or read, for Prometheus and for who looks with the agent stopped.

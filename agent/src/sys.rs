@@ -1,7 +1,7 @@
-//! Waits until a descriptor can be read. The only `unsafe` of this package.
+//! Waits until a descriptor can be read, and tells the allocator what to give back. The only `unsafe` of this package.
 #![expect(
     unsafe_code,
-    reason = "tokio asks its caller to promise that a descriptor stays the same; here the type does"
+    reason = "tokio asks its caller to promise that a descriptor stays the same; here the type does. The C library's allocator is asked by C"
 )]
 
 use std::{
@@ -46,7 +46,25 @@ impl AsFd for Readable {
     }
 }
 
-/// Gives free memory back to the kernel. Loading the programs takes several MB that nobody needs again, and glibc would keep them.
+/// What is as large as this is taken from the kernel by itself, and given back as soon as it is free.
+#[cfg(target_env = "gnu")]
+const LARGE: libc::c_int = 256 << 10;
+/// So much free memory at the end of a heap is kept.
+#[cfg(target_env = "gnu")]
+const KEPT: libc::c_int = 1 << 20;
+
+/// Lets no large piece of memory that is free stay with the allocator: glibc raises both limits, up to 64 MB, the first time that something
+/// larger is freed, as a list of all pods is.
+pub fn bound_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt(3) may be called at any time; it sets a number, and refuses what it does not know.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
+    }
+}
+
+/// Gives all pages that are free back to the kernel, also those between others: glibc would keep them.
 pub fn trim_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim(3) may be called at any time from any thread; it touches free memory only.

@@ -52,6 +52,11 @@ impl Shared {
         policing.take(dataplane, events, since)
     }
 
+    /// See [`Policing::pack`].
+    pub(super) fn pack(&self) {
+        self.open().policing.pack();
+    }
+
     /// See [`Policing::begin`].
     pub(super) fn begin_policy(&self, locals: BTreeMap<u32, Local>) {
         let Owned { dataplane, policing } = &mut *self.open();

@@ -158,6 +158,14 @@ impl<R: Rows> Policing<R> {
         &self.cluster
     }
 
+    /// Leaves no room between what it knows: worth it once much was told.
+    pub(super) fn pack(&mut self) {
+        self.cluster.pack();
+        if let Some(policies) = &mut self.policies {
+            policies.pack();
+        }
+    }
+
     /// Rings when there is something to bury or to try again.
     pub(super) fn work(&self) -> Arc<Notify> {
         Arc::clone(&self.work)
@@ -249,9 +257,6 @@ impl<R: Rows> Policing<R> {
         // Which policies are news the catalogue tells.
         self.news.policies.clear();
         self.news.of_start = true;
-        if self.may_begin() {
-            self.cluster.pack();
-        }
         self.try_again(dataplane);
     }
 }

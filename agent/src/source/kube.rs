@@ -123,7 +123,8 @@ impl KubeSource {
         self.until = None;
         let mut events = mem::take(&mut self.copied);
         if self.told.is_complete() || !self.told.has_copy() {
-            events.append(&mut self.held);
+            // With the room that it took: it will not be needed again.
+            events.extend(mem::take(&mut self.held));
             self.held_since = None;
         }
         events
@@ -205,6 +206,11 @@ impl KubeSource {
         watch.stream = (watch.start)(&self.connection.client(), watch.streams);
         watch.lapsed = true;
         self.told.list_anew(kind, &mut self.held);
+    }
+
+    /// See [`Told::pack`].
+    pub fn pack(&mut self) {
+        self.told.pack();
     }
 
     /// Who writes Events for this node.

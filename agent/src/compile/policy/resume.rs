@@ -81,8 +81,6 @@ impl Policies {
             (policies, rows) = build(Recall::of(catalogue, pinned, locals, &wrong).unwrap_or_default());
         }
         policies.forget_recalled(catalogue);
-        policies.owners.pack();
-        policies.classes.pack();
         rows.insert(VerdictKey::Base(CLOSED), Verdict { allow: false, cookie: CLOSED_COOKIE });
         let in_force = catalogue.in_force.map_or(0, |at| at.generation);
         let known = if unknown.is_some() {

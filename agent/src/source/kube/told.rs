@@ -233,10 +233,14 @@ impl Told {
             self.early.tell(Event::Told(kind), &mut self.copy, events);
             if self.kinds.iter().all(|of| of.told) {
                 self.copy.make_whole();
-                self.kinds.iter_mut().for_each(|of| pack(&mut of.known));
-                self.early.pack();
             }
         }
+    }
+
+    /// Leaves no room between what it knows: worth it once much was told.
+    pub(super) fn pack(&mut self) {
+        self.kinds.iter_mut().for_each(|of| pack(&mut of.known));
+        self.early.pack();
     }
 
     /// When [`Self::save`] is to be called again, whether there is news or not.
