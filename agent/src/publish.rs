@@ -209,7 +209,7 @@ mod tests {
         let objects = manifest::parse(&text).unwrap();
         assert!(
             matches!(&objects[..], [Object::Pod(ns, name, pod)]
-                if ns == "ns" && name == "web" && &*pod.node == "node-a" && *pod.ips == *r.addresses && pod.uid == "u"),
+                if ns == "ns" && name == "web" && &*pod.node == "node-a" && *pod.ips == *r.addresses && pod.uid == *"u"),
             "{text}"
         );
         assert_eq!(files(&dir), ["ns.web.yaml"], "no temporary file stays");

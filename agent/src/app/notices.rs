@@ -13,6 +13,7 @@ use tokio::{
 
 use crate::{
     compile::policy::OverBudget,
+    model::Name,
     source::notice::{Notice, Reason},
 };
 
@@ -63,8 +64,8 @@ impl Notices {
     }
 
     /// Policies of this name are gone: nothing holds for them.
-    pub(super) fn gone(&mut self, (namespace, name): &(String, String)) {
-        self.end(namespace, name, |_| true);
+    pub(super) fn gone(&mut self, policy: &Name) {
+        self.end(policy.namespace(), policy.name(), |_| true);
     }
 
     /// This is the policy of its name now: nothing holds for one before it, which may have gone untold.
@@ -95,10 +96,11 @@ impl Notices {
         }
         let notes = by_policy.into_iter().filter_map(|(policy, over)| {
             let OverBudget { pod, map, rows, limit, .. } = over.first()?;
-            let (namespace, name) = pod.clone().unwrap_or_default();
+            // No policy asks for one without a pod.
+            let pod = pod.as_ref()?;
             let pods = over.iter().map(|over| over.slot).collect::<BTreeSet<u32>>().len();
             let note = format!(
-                "the rules of {pods} pods, {namespace}/{name} among them, need {rows} rows in {map}, of {limit} for all: they stay isolated"
+                "the rules of {pods} pods, {pod} among them, need {rows} rows in {map}, of {limit} for all: they stay isolated"
             );
             Some((policy.clone(), note))
         });
@@ -151,7 +153,7 @@ mod tests {
         notices.set(Reason::ChangeFailed, &policy("p"), note(31));
         notices.set(Reason::OverBudget, &policy("p"), note(32));
         assert_eq!(said(&mut from), ["32 rows"], "what lasts is not said again");
-        notices.gone(&("ns".into(), "p".into()));
+        notices.gone(&Name::new("ns", "p"));
         tokio::time::advance(QUIET).await;
         notices.forget();
         assert!(notices.said.is_empty());
@@ -174,7 +176,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(last(&notices), ["o u1", "p u2", "pp u1"]);
-        notices.gone(&("ns".into(), "p".into()));
+        notices.gone(&Name::new("ns", "p"));
         assert_eq!(last(&notices), ["o u1", "pp u1"]);
         tokio::time::advance(QUIET).await;
         notices.forget();

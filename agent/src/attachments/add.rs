@@ -184,7 +184,7 @@ impl Attachments {
             let own = state.sessions.get(host_link) == Some(&session);
             state.records.get(host_link).filter(|_| own).map(Record::local)
         };
-        let Some(local @ Local { pod: Some((namespace, name)), .. }) = &local else { return Ok(()) };
+        let Some(local @ Local { pod: Some(pod), .. }) = &local else { return Ok(()) };
         let mut told = self.told.clone();
         let mut guarded = false;
         let until = time::Instant::now() + self.limits.pod_wait;
@@ -209,7 +209,7 @@ impl Attachments {
         }
         let waited = self.limits.pod_wait;
         tracing::warn!(
-            pod = format!("{namespace}/{name}"),
+            %pod,
             ?waited,
             "the source has not told of it: isolated until it does"
         );

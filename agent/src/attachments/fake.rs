@@ -20,11 +20,7 @@ use super::{
     known::{Names, Pods},
     outside::{Endpoints, Links},
 };
-use crate::{
-    clock::Clock,
-    compile::policy::{Local, PodKey},
-    publish::Publisher,
-};
+use crate::{clock::Clock, compile::policy::Local, model::Name, publish::Publisher};
 
 /// The kernel: it outlives agents.
 #[derive(Clone, Default)]
@@ -34,7 +30,7 @@ pub(crate) struct Kernel(Arc<Mutex<Inner>>);
 pub(crate) struct Inner {
     pub(crate) rows: BTreeMap<u32, Endpoint>,
     /// Whose each row is.
-    pub(crate) pods: BTreeMap<u32, Option<PodKey>>,
+    pub(crate) pods: BTreeMap<u32, Option<Name>>,
     /// Links with programs and without rows.
     pub(crate) guarded: Vec<u32>,
     /// The source has told of no pod.

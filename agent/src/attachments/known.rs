@@ -54,9 +54,9 @@ pub fn compare(records: &BTreeMap<String, Record>, pods: &Pods, node: &str) -> V
         }
     }
     for (key, pod) in of_node(pods, node) {
-        let (namespace, name) = &**key;
+        let (namespace, name) = (key.namespace(), key.name());
         let known = records.values().any(|record| {
-            let named = record.pod.namespace == *namespace && record.pod.name == *name;
+            let named = record.pod.namespace == namespace && record.pod.name == name;
             named || record.addresses.iter().any(|ip| pod.ips.contains(ip))
         });
         // One without addresses is about to come; its ADD is what makes it known.
@@ -75,8 +75,8 @@ fn of_node<'a>(pods: &'a Pods, node: &str) -> impl Iterator<Item = (&'a Name, &'
 fn owner(record: &Record, pods: &Pods, node: &str) -> Option<PodRef> {
     let mut owners = of_node(pods, node).filter(|(_, pod)| record.addresses.iter().any(|ip| pod.ips.contains(ip)));
     let (key, pod) = owners.next()?;
-    let (namespace, name) = &**key;
-    owners.next().is_none().then(|| PodRef { namespace: namespace.clone(), name: name.clone(), uid: pod.uid.clone() })
+    let of = || PodRef { namespace: key.namespace().into(), name: key.name().into(), uid: pod.uid.to_string() };
+    owners.next().is_none().then(of)
 }
 
 fn otherwise(record: &Record, records: &BTreeMap<String, Record>, pods: &Pods, node: &str) -> Option<String> {
@@ -84,10 +84,10 @@ fn otherwise(record: &Record, records: &BTreeMap<String, Record>, pods: &Pods, n
     if name.is_empty() {
         return None;
     }
-    let Some(pod) = pods.get(&(namespace.clone(), name.clone())) else {
+    let Some(pod) = pods.get(&Name::new(namespace, name)) else {
         return Some(format!("pod {namespace}/{name} is not there (any more)"));
     };
-    if !uid.is_empty() && !pod.uid.is_empty() && *uid != pod.uid {
+    if !uid.is_empty() && !pod.uid.is_empty() && pod.uid != *uid {
         return Some(format!("pod {namespace}/{name} has uid {}, not {uid}", pod.uid));
     }
     if *pod.node != *node {
@@ -106,7 +106,7 @@ fn otherwise(record: &Record, records: &BTreeMap<String, Record>, pods: &Pods, n
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachments::record::Phase;
+    use crate::{attachments::record::Phase, model::Uid};
 
     fn record(id: &str, ip: &str, phase: Phase) -> Record {
         Record { addresses: vec![ip.parse().unwrap()], ..Record::example(id, phase) }
@@ -118,8 +118,7 @@ mod tests {
     }
 
     fn found(record: &Record, pods: &[(&str, PodObject)]) -> Vec<Difference> {
-        let pods =
-            pods.iter().map(|(name, pod)| (Name::new(("ns".to_owned(), (*name).to_owned())), pod.clone())).collect();
+        let pods = pods.iter().map(|(name, pod)| (Name::new("ns", name), pod.clone())).collect();
         compare(&[(record.host_link.clone(), record.clone())].into(), &pods, "n")
     }
 
@@ -135,7 +134,7 @@ mod tests {
             ("done", PodObject { completed: true, ..pod(&["10.0.0.9"]) }),
             ("far", PodObject { node: "m".into(), ..pod(&["10.9.0.1"]) }),
         ];
-        for own in [pod(&["10.0.0.1"]), pod(&[]), PodObject { uid: String::new(), ..pod(&[]) }] {
+        for own in [pod(&["10.0.0.1"]), pod(&[]), PodObject { uid: Uid::default(), ..pod(&[]) }] {
             assert_eq!(found(&a, &[&others[..], &[("a", own)]].concat()), []);
         }
         // An ADD that is not complete is undone elsewhere.

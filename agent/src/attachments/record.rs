@@ -9,9 +9,9 @@ use osmia_maps::layout::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::compile::{
-    GATEWAY_MAC,
-    policy::{Local, PodKey},
+use crate::{
+    compile::{GATEWAY_MAC, policy::Local},
+    model::Name,
 };
 
 /// An attachment. The host link's name is its identity inside the agent: it follows from the key, and it is all that is known of a link
@@ -124,9 +124,9 @@ impl Record {
 
     /// The pod, where the runtime named one. One that is unknown has a name that no pod has, in a namespace that nobody tells of: it is isolated.
     #[must_use]
-    pub fn pod_key(&self) -> Option<PodKey> {
+    pub fn pod_key(&self) -> Option<Name> {
         let PodRef { namespace, name, .. } = &self.pod;
-        (self.unknown || !name.is_empty()).then(|| (namespace.clone(), name.clone()))
+        (self.unknown || !name.is_empty()).then(|| Name::new(namespace, name))
     }
 
     /// Whether the runtime may have named a pod that is not known any more.

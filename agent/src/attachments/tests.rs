@@ -15,7 +15,7 @@ use super::{
     record::parse_mac,
     *,
 };
-use crate::model::cluster::PodObject;
+use crate::model::{Name, PodObject};
 
 mod disk;
 mod untold;
@@ -310,7 +310,7 @@ async fn a_source_that_is_late_cuts_nobody_off_and_names_who_lost_his_record() {
     add(&agent, &node, "c2", 1).await.unwrap();
     let rows = node.kernel.get().rows.clone();
     let pod = |ips: &[IpAddr], node: &str| PodObject { node: node.into(), ips: ips.into(), ..PodObject::default() };
-    let named = |name: &str| Arc::new(("ns".to_owned(), name.to_owned()));
+    let named = |name: &str| Name::new("ns", name);
     // c1's is gone, c2's is elsewhere.
     node.pods = [(named("pod-c2"), pod(&[], "m"))].into();
     let agent = node.agent().await;
@@ -329,12 +329,12 @@ async fn a_source_that_tells_of_pods_after_the_start_names_who_lost_his_record()
     let addresses = add(&agent, &node, "c1", 1).await.unwrap();
     std::fs::remove_file(node.state.path().join("journal")).unwrap();
     let agent = node.agent().await;
-    let pod = |agent: &Attachments| agent.locals().into_values().next().unwrap().pod.unwrap().1;
+    let pod = |agent: &Attachments| agent.locals().into_values().next().unwrap().pod.unwrap().name().to_owned();
     assert_eq!((pod(&agent), node.published()), (String::new(), 0), "nobody tells whose it is");
     let told = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
-    let key = ("ns".to_owned(), "pod-c1".to_owned());
+    let key = Name::new("ns", "pod-c1");
     node.kernel.get().pods.clear();
-    agent.pods_told([(Arc::new(key.clone()), told)].into()).await;
+    agent.pods_told([(key.clone(), told)].into()).await;
     assert_eq!((pod(&agent), node.published()), ("pod-c1".to_owned(), 1));
     assert!(node.kernel.get().pods.values().eq([&Some(key)]), "policy is told");
 }
@@ -347,12 +347,12 @@ async fn who_has_his_name_by_the_source_is_judged_by_it_once_the_maps_take_it() 
     std::fs::remove_file(node.state.path().join("journal")).unwrap();
     let agent = node.agent().await;
     let told = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
-    let key = ("ns".to_owned(), "pod-c1".to_owned());
+    let key = Name::new("ns", "pod-c1");
     node.kernel.get().pods.clear();
     node.kernel.get().refuse_rows = true;
     let tries = {
         let (agent, key) = (Arc::clone(&agent), key.clone());
-        tokio::spawn(async move { agent.pods_told([(Arc::new(key), told)].into()).await })
+        tokio::spawn(async move { agent.pods_told([(key, told)].into()).await })
     };
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(node.kernel.get().pods.is_empty() && !tries.is_finished());
@@ -380,16 +380,16 @@ async fn who_lost_his_record_has_the_catalogues_name_and_else_is_taken_for_nobod
     .into();
     std::fs::remove_file(node.state.path().join("journal")).unwrap();
     let said = |agent: Arc<Attachments>| agent.locals().into_values().map(|local| local.pod).collect::<Vec<_>>();
-    let unknown = Some((String::new(), String::new()));
-    let wanted = [Some(("ns".to_owned(), "pod-c1".to_owned())), None, unknown.clone(), unknown];
+    let unknown = Some(Name::new("", ""));
+    let wanted = [Some(Name::new("ns", "pod-c1")), None, unknown.clone(), unknown];
     assert_eq!(said(node.agent().await), wanted);
     // With the journal that was begun then, too.
     assert_eq!(said(node.agent().await), wanted);
     // The source still may tell.
     let addresses = agent.locals()[&slots[3]].addresses.clone();
     let pod = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
-    node.pods = [(Arc::new(("ns".to_owned(), "pod-c4".to_owned())), pod)].into();
-    assert_eq!(said(node.agent().await)[3], Some(("ns".to_owned(), "pod-c4".to_owned())));
+    node.pods = [(Name::new("ns", "pod-c4"), pod)].into();
+    assert_eq!(said(node.agent().await)[3], Some(Name::new("ns", "pod-c4")));
 }
 
 #[tokio::test]

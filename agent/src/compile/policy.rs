@@ -7,6 +7,7 @@
 //! Invariant: pure and incremental: an update touches what its atoms, classes and rule sets touch, and leads to the same meaning as a start
 //! from nothing (numbers aside). Rule sets and classes never change: what changes gets a new number, and numbers are never given twice.
 
+mod alike;
 mod atoms;
 mod blocks;
 mod budget;
@@ -37,6 +38,7 @@ use ipnet::IpNet;
 use osmia_maps::layout;
 
 use self::{
+    alike::Alike,
     atoms::Atoms,
     blocks::Blocks,
     classes::{Classes, Signature},
@@ -53,14 +55,11 @@ pub use self::{
 };
 use crate::model::{Cluster, Name, NamespaceObject, PodObject, policy::Direction};
 
-/// A pod's namespace and name.
-pub type PodKey = (String, String);
-
 /// An endpoint of this node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Local {
     /// The pod; `None`: the runtime named none, and no policy is asked.
-    pub pod: Option<PodKey>,
+    pub pod: Option<Name>,
     /// The pod's uid as the runtime says it; empty: it says none.
     pub uid: String,
     /// Its addresses.
@@ -73,7 +72,7 @@ impl Local {
     #[must_use]
     pub fn object<'a>(&self, cluster: &'a Cluster) -> Option<&'a PodObject> {
         let pod = cluster.pods.get(self.pod.as_ref()?)?;
-        let is_other = !self.uid.is_empty() && !pod.uid.is_empty() && self.uid != pod.uid;
+        let is_other = !self.uid.is_empty() && !pod.uid.is_empty() && pod.uid != self.uid;
         (pod.has_network() && !is_other).then_some(pod)
     }
 
@@ -86,9 +85,8 @@ impl Local {
     /// Whether a policy may isolate it although nothing is known of its pod: any that is told in its namespace, or one that is not told.
     #[must_use]
     pub fn may_be_isolated(&self, cluster: &Cluster) -> bool {
-        let Some((namespace, _)) = &self.pod else { return false };
-        let mut policies = cluster.policies.range((namespace.clone(), String::new())..);
-        let has_policy = policies.next().is_some_and(|(key, _)| key.0 == *namespace);
+        let Some(namespace) = self.pod.as_ref().map(Name::namespace) else { return false };
+        let has_policy = cluster.policies_in(namespace).next().is_some();
         has_policy || cluster.is_old() || !cluster.namespaces.contains_key(namespace)
     }
 
@@ -176,11 +174,16 @@ pub struct Policies {
 
 /// What an update has still to look at.
 #[derive(Default)]
-struct Dirty {
+struct Dirty<'a> {
     endpoints: BTreeSet<u32>,
     addresses: BTreeSet<IpAddr>,
     prefixes: BTreeSet<IpNet>,
+    /// Addresses as well, each with a pod that may be whose it is, so that it need not be looked for: they may be those of all pods.
+    of_pods: BTreeMap<IpAddr, Told<'a>>,
 }
+
+/// A pod that the cluster has; `None`: it is to be looked for.
+type Told<'a> = Option<(&'a Name, &'a PodObject)>;
 
 impl Policies {
     /// Follows `cluster`, which already is as it shall be, in what was touched.
@@ -191,7 +194,7 @@ impl Policies {
         }
         let mut change = Change::default();
         let (mut new_sets, mut old_sets) = self.choose_sets(cluster, &mut dirty, &mut change);
-        let (new_classes, old_classes) = self.classify(cluster, &dirty, &mut change);
+        let (new_classes, old_classes) = self.classify(cluster, dirty, &mut change);
         self.admit(&mut new_sets, &mut old_sets, (&new_classes, &old_classes), &mut change);
         self.finish(&new_sets, &new_classes, (&old_sets, &old_classes), &mut change);
         change
@@ -207,7 +210,7 @@ impl Policies {
             self.blocks.remove(&atom, &mut dirty.prefixes);
         }
         let mut change = Change::default();
-        let (new_classes, old_classes) = self.classify(cluster, &dirty, &mut change);
+        let (new_classes, old_classes) = self.classify(cluster, dirty, &mut change);
         let (mut new_sets, mut old_sets) = (BTreeSet::new(), BTreeSet::new());
         self.admit(&mut new_sets, &mut old_sets, (&new_classes, &old_classes), &mut change);
         self.finish(&new_sets, &new_classes, (&old_sets, &old_classes), &mut change);
@@ -289,21 +292,20 @@ impl Policies {
         self.classes.pack();
     }
 
-    fn touch(&mut self, cluster: &Cluster, touched: Touched, dirty: &mut Dirty) {
+    fn touch(&mut self, cluster: &Cluster, touched: Touched, dirty: &mut Dirty<'_>) {
         match touched {
             Touched::Pod(key) => {
                 self.owners.set_pod(&key, cluster, &mut dirty.addresses);
                 dirty.endpoints.extend(self.owners.slots(&key));
             }
             Touched::Namespace(name) => {
-                let first = (name.clone(), String::new());
-                for (key, _) in cluster.pods.range(first..).take_while(|(key, _)| key.0 == name) {
+                for (key, _) in cluster.pods_in(&name) {
                     dirty.addresses.extend(self.owners.addresses(key));
                 }
                 // An endpoint whose Pod nobody told yet depends on whether its namespace is known.
-                dirty.endpoints.extend(self.slots(|pod| pod.0 == name));
+                dirty.endpoints.extend(self.slots(|pod| pod.is_in(&name)));
             }
-            Touched::Policy(key) => dirty.endpoints.extend(self.slots(|pod| pod.0 == key.0)),
+            Touched::Policy(key) => dirty.endpoints.extend(self.slots(|pod| pod.is_in(key.namespace()))),
             Touched::Endpoint(slot, local) => {
                 let before = match local {
                     Some(local) => self.locals.insert(slot, local),
@@ -318,15 +320,15 @@ impl Policies {
         }
     }
 
-    fn slots(&self, of: impl Fn(&PodKey) -> bool) -> impl Iterator<Item = u32> {
+    fn slots(&self, of: impl Fn(&Name) -> bool) -> impl Iterator<Item = u32> {
         self.locals.iter().filter(move |(_, local)| local.pod.as_ref().is_some_and(&of)).map(|(slot, _)| *slot)
     }
 
     /// Gives dirty endpoints their rule sets. Sets that came, and sets that nobody has any more.
-    fn choose_sets(
+    fn choose_sets<'a>(
         &mut self,
-        cluster: &Cluster,
-        dirty: &mut Dirty,
+        cluster: &'a Cluster,
+        dirty: &mut Dirty<'a>,
         change: &mut Change,
     ) -> (BTreeSet<u32>, BTreeSet<u32>) {
         let (mut new, mut unused) = (BTreeSet::new(), BTreeSet::new());
@@ -380,28 +382,37 @@ impl Policies {
     }
 
     /// The known addresses that an atom speaks of.
-    fn spoken_of(&self, cluster: &Cluster, atom: &atoms::Numbered, dirty: &mut Dirty) {
+    fn spoken_of<'a>(&self, cluster: &'a Cluster, atom: &atoms::Numbered, dirty: &mut Dirty<'a>) {
         match atom.atom.range() {
             Some(range) => dirty.addresses.extend(self.owners.inside(range)),
             None => {
+                let mut found = Vec::new();
                 // Pods of a namespace come together.
                 let mut last: Option<(&str, Option<&NamespaceObject>)> = None;
                 for (key, pod) in atom.atom.candidates(cluster) {
-                    let namespace = match last.filter(|(name, _)| *name == key.0) {
+                    let namespace = match last.filter(|(name, _)| key.is_in(name)) {
                         Some((_, namespace)) => namespace,
-                        None => cluster.namespaces.get(&key.0),
+                        None => cluster.namespaces.get(key.namespace()),
                     };
-                    last = Some((&key.0, namespace));
+                    last = Some((key.namespace(), namespace));
                     if atom.atom.value(namespace, key, pod).next().is_some() {
-                        dirty.addresses.extend(self.owners.addresses(key));
+                        found.extend(self.owners.addresses(key).map(|address| (address, Some((key, pod)))));
                     }
                 }
+                // What comes in order is put in place in half the time.
+                found.sort_unstable_by_key(|(address, _)| *address);
+                dirty.of_pods.extend(found);
             }
         }
     }
 
     /// Gives dirty addresses and ranges their classes. Classes that came, and classes that nothing has any more.
-    fn classify(&mut self, cluster: &Cluster, dirty: &Dirty, change: &mut Change) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    fn classify(
+        &mut self,
+        cluster: &Cluster,
+        mut dirty: Dirty<'_>,
+        change: &mut Change,
+    ) -> (BTreeSet<u32>, BTreeSet<u32>) {
         for prefix in &dirty.prefixes {
             // A range of which no atom speaks has its row too: an exception inside a range of which one does.
             let class = self.blocks.contains(prefix).then(|| self.classes.number(self.blocks.signature(*prefix)));
@@ -411,22 +422,28 @@ impl Policies {
             }
         }
         let mut told = BTreeSet::new();
-        let mut addresses = dirty.addresses.clone();
-        while let Some(address) = addresses.pop_first() {
-            let around = self.blocks.signature(IpNet::from(address));
-            let signature = self.signature(cluster, address, &around);
+        let mut alike = Alike::default();
+        let mut addresses = std::mem::take(&mut dirty.of_pods);
+        for address in &dirty.addresses {
+            addresses.entry(*address).or_default();
+        }
+        while let Some((address, pod)) = addresses.pop_first() {
+            let around = alike.around(&self.blocks, address);
+            let signature = self.signature(cluster, address, pod, &around, &mut alike);
             if signature == around {
-                self.mean(address, &around, signature, &mut told, change);
-                addresses.extend(self.classes.leave_room(&address, self.budget.peers));
+                self.mean(address, &around, signature, &mut told, &mut alike, change);
+                if let Some(next) = self.classes.leave_room(&address, self.budget.peers) {
+                    addresses.entry(next).or_default();
+                }
                 continue;
             }
             if let Some(loser) = self.classes.make_room(address, self.budget.peers) {
                 let around = self.blocks.signature(IpNet::from(loser));
-                self.mean(loser, &around, Arc::clone(&around), &mut told, change);
+                self.mean(loser, &around, Arc::clone(&around), &mut told, &mut alike, change);
             }
             let crowded_out = self.classes.crowded_out().contains(&address);
             let signature = if crowded_out { Arc::clone(&around) } else { signature };
-            self.mean(address, &around, signature, &mut told, change);
+            self.mean(address, &around, signature, &mut told, &mut alike, change);
         }
         change.epochs.extend(self.asking(&told));
         self.classes.settle()
@@ -439,13 +456,17 @@ impl Policies {
         around: &Signature,
         signature: Signature,
         told: &mut BTreeSet<u32>,
+        alike: &mut Alike<'_>,
         change: &mut Change,
     ) {
         let meant = self.classes.meaning(&address);
-        self.tell(&address, &meant, &signature, told, change);
+        // For the atoms one address is enough; each endpoint here is looked at by itself.
+        if meant != signature && (alike.is_first(&meant, &signature) || self.owners.slot(&address).is_some()) {
+            self.tell(&address, &meant, &signature, told, change);
+        }
         let is_own = signature != *around;
         self.classes.set_ranged(address, (!is_own).then_some(around));
-        let class = is_own.then(|| self.classes.number(signature));
+        let class = is_own.then(|| alike.class(&signature, || self.classes.number(Arc::clone(&signature))));
         if class != self.classes.of_address(&address) {
             self.classes.set_address(address, class);
             change.peers.insert(address, class);
@@ -479,16 +500,26 @@ impl Policies {
     }
 
     /// What every atom in use says of an address.
-    fn signature(&self, cluster: &Cluster, address: IpAddr, around: &Signature) -> Signature {
-        let local = self.owners.slot(&address).and_then(|slot| self.locals.get(&slot));
-        let owner = self.owners.owner(&address).and_then(|key| {
-            let pod = match local {
-                Some(local) => local.object(cluster)?,
-                None => cluster.pods.get(key)?,
-            };
-            Some((key, pod))
-        });
-        let Some((key, pod)) = owner else { return Signature::clone(around) };
+    fn signature<'a>(
+        &self,
+        cluster: &'a Cluster,
+        address: IpAddr,
+        told: Told<'a>,
+        around: &Signature,
+        alike: &mut Alike<'a>,
+    ) -> Signature {
+        let Some(key) = self.owners.owner(&address) else { return Arc::clone(around) };
+        if let Some(local) = self.owners.slot(&address).and_then(|slot| self.locals.get(&slot)) {
+            let pod = local.object(cluster);
+            return pod.map_or_else(|| Arc::clone(around), |pod| self.said_of(cluster, key, pod, around));
+        }
+        let told = told.filter(|(name, _)| *name == key).or_else(|| cluster.pods.get_key_value(key));
+        let Some((key, pod)) = told else { return Arc::clone(around) };
+        alike.of_pod(key, pod, around, || self.said_of(cluster, key, pod, around))
+    }
+
+    /// What every atom in use says of an address of a pod, of which ranges say what is `around` it.
+    fn said_of(&self, cluster: &Cluster, key: &Name, pod: &PodObject, around: &Signature) -> Signature {
         let mut all = self.atoms.of_pod(cluster, key, pod);
         all.extend_from_slice(around);
         all.sort_unstable();

@@ -9,10 +9,7 @@ use std::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Kind, Labels, NamedPort, PolicyObject, packed::pack};
-
-/// Namespace and name of an object: one copy for all who speak of it, since a cluster has tens of thousands.
-pub type Name = Arc<(String, String)>;
+use super::{Event, Kind, Labels, Name, NamedPort, PolicyObject, Uid, packed::pack};
 
 /// Everything a source has told.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -72,6 +69,16 @@ impl Cluster {
         Kind::JUDGES.iter().any(|kind| self.remembered.contains(kind))
     }
 
+    /// The pods of a namespace.
+    pub fn pods_in(&self, namespace: &str) -> impl Iterator<Item = (&Name, &PodObject)> {
+        within(&self.pods, namespace)
+    }
+
+    /// The policies of a namespace.
+    pub fn policies_in(&self, namespace: &str) -> impl Iterator<Item = (&Name, &PolicyObject)> {
+        within(&self.policies, namespace)
+    }
+
     /// Leaves no room between what it has: worth it once much was told.
     pub fn pack(&mut self) {
         pack(&mut self.pods);
@@ -83,6 +90,10 @@ impl Cluster {
     pub fn untold(&self) -> Vec<Kind> {
         Kind::ALL.into_iter().filter(|kind| !self.told.contains(kind)).collect()
     }
+}
+
+fn within<'a, V>(map: &'a BTreeMap<Name, V>, namespace: &str) -> impl Iterator<Item = (&'a Name, &'a V)> {
+    map.range(Name::first_in(namespace)..).take_while(move |(key, _)| key.is_in(namespace))
 }
 
 fn set<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: V) -> bool {
@@ -112,7 +123,7 @@ pub struct NodeObject {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PodObject {
     /// The uid by which its runtime knows it: `metadata.uid`, of a static pod's object what its annotation says; empty where a manifest has none.
-    pub uid: String,
+    pub uid: Uid,
     /// `spec.nodeName`, empty while unscheduled.
     pub node: Arc<str>,
     /// `spec.hostNetwork`.

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Selector, Sorted};
+use super::{Selector, Sorted, Uid};
 
 /// A NetworkPolicy.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PolicyObject {
     /// `metadata.uid`, empty where a manifest has none.
-    pub uid: String,
+    pub uid: Uid,
     /// `spec.podSelector`.
     pub subject: Selector,
     /// `spec.ingress`; `None`: it does not isolate ingress.

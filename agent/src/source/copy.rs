@@ -11,7 +11,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
     path::Path,
-    sync::Arc,
     time::Duration,
 };
 
@@ -261,9 +260,9 @@ impl<K: Ord> DiskCopy<K> {
 
     /// Whether a pod is one of them; whether that is news.
     pub(super) fn set_early(&mut self, pod: &Name, is: bool) -> bool {
-        let is_news = if is { self.early.insert(Arc::clone(pod)) } else { self.early.remove(pod) };
+        let is_news = if is { self.early.insert(Name::clone(pod)) } else { self.early.remove(pod) };
         if is_news {
-            self.put_line(Line::Early(Arc::clone(pod)), is.then(|| RawValue::TRUE.to_owned()), is);
+            self.put_line(Line::Early(Name::clone(pod)), is.then(|| RawValue::TRUE.to_owned()), is);
         }
         is_news
     }

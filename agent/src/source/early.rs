@@ -7,7 +7,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
     hash::{Hash as _, Hasher as _},
-    sync::Arc,
 };
 
 use super::copy::DiskCopy;
@@ -26,14 +25,14 @@ impl Early {
     /// What the copy says of an object.
     pub(super) fn know(&mut self, event: &Event) {
         if let Event::Pod(name, pod) = event {
-            self.pods.insert(Arc::clone(name), print(pod));
+            self.pods.insert(Name::clone(name), print(pod));
         }
     }
 
     /// All that the copy says is known: what of it is only remembered.
     pub(super) fn begin<K: Ord>(&mut self, copy: &mut DiskCopy<K>, events: &mut Vec<Event>) {
         Kind::ALL.into_iter().for_each(|kind| self.tell(Event::Remembered(kind), copy, events));
-        events.extend(copy.early().iter().map(|name| Event::Early(Arc::clone(name))));
+        events.extend(copy.early().iter().map(|name| Event::Early(Name::clone(name))));
     }
 
     /// Tells an event, which the copy is to say by the same [`DiskCopy::save`].
@@ -41,12 +40,12 @@ impl Early {
         match &event {
             Event::Pod(name, pod) => {
                 let now = print(pod);
-                let before = self.pods.insert(Arc::clone(name), now);
+                let before = self.pods.insert(Name::clone(name), now);
                 if before.is_some_and(|before| before != now) {
                     copy.outdate();
                 }
                 if !self.old.is_empty() && before != Some(now) && copy.set_early(name, true) {
-                    events.push(Event::Early(Arc::clone(name)));
+                    events.push(Event::Early(Name::clone(name)));
                 }
             }
             Event::PodGone(name) => {

@@ -46,8 +46,8 @@ impl Key {
         match object {
             Object::Node(name, _) => Self::Node(name.clone()),
             Object::Namespace(name, _) => Self::Namespace(name.clone()),
-            Object::Pod(namespace, name, _) => Self::Pod(Name::new((namespace.clone(), name.clone()))),
-            Object::Policy(namespace, name, _) => Self::Policy(Name::new((namespace.clone(), name.clone()))),
+            Object::Pod(namespace, name, _) => Self::Pod(Name::new(namespace, name)),
+            Object::Policy(namespace, name, _) => Self::Policy(Name::new(namespace, name)),
         }
     }
 
@@ -83,9 +83,9 @@ impl Object {
             (Self::Node(name, node), _) => Event::Node(name, node),
             (Self::Namespace(name, namespace), _) => Event::Namespace(name, namespace),
             (Self::Pod(_, _, pod), Key::Pod(name)) => Event::Pod(Name::clone(name), pod),
-            (Self::Pod(namespace, name, pod), _) => Event::Pod(Name::new((namespace, name)), pod),
+            (Self::Pod(namespace, name, pod), _) => Event::Pod(Name::from((namespace, name)), pod),
             (Self::Policy(_, _, policy), Key::Policy(name)) => Event::Policy(Name::clone(name), policy),
-            (Self::Policy(namespace, name, policy), _) => Event::Policy(Name::new((namespace, name)), policy),
+            (Self::Policy(namespace, name, policy), _) => Event::Policy(Name::from((namespace, name)), policy),
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         let uid = |annotations: Value| {
             let metadata = json!({"namespace": "a", "name": "p", "uid": "api", "annotations": annotations});
             match Object::read("Pod", &Json(json!({"metadata": metadata}))).unwrap() {
-                Some(Object::Pod(_, _, pod)) => pod.uid,
+                Some(Object::Pod(_, _, pod)) => pod.uid.to_string(),
                 other => panic!("{other:?}"),
             }
         };

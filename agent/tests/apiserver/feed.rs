@@ -1,5 +1,6 @@
 //! A recorded feed is an apiserver to the source: what it says arrives, whole and in order.
 
+use osmia_agent::model::Name;
 use osmia_lab::feed::{Feed, FeedServer, Sizes};
 use osmia_lab::manifest::NodeManifest;
 use osmia_lab::{Space, random};
@@ -10,7 +11,7 @@ use crate::follower::{Follower, Seen};
 /// Whether the model has every pod and no other, as the feed has it now.
 fn is_there(seen: &Seen, feed: &Feed, sizes: Sizes) -> bool {
     let pods = (0..sizes.pods).map(|index| feed.pod(index));
-    let mut found = pods.map(|pod| (seen.cluster.pods.get(&(pod.namespace.clone(), pod.name.clone())), pod));
+    let mut found = pods.map(|pod| (seen.cluster.pods.get(&Name::new(&pod.namespace, &pod.name)), pod));
     seen.cluster.pods.len() == sizes.pods
         && found.all(|(found, pod)| found.is_some_and(|found| found.uid == pod.uid && *found.ips == *pod.addresses))
 }

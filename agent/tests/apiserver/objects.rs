@@ -1,6 +1,6 @@
 //! Objects as a cluster's other parts write them, with names that no other test uses.
 
-use osmia_agent::model::{Cluster, NamespaceObject, PodObject, PolicyObject};
+use osmia_agent::model::{Cluster, Name, NamespaceObject, PodObject, PolicyObject};
 use osmia_lab::apiserver::Apiserver;
 use serde_json::{Value, json};
 
@@ -15,10 +15,6 @@ impl<'a> Place<'a> {
         let object = json!({"metadata": {"name": namespace, "labels": {"team": namespace}}});
         server.create("/api/v1/namespaces", &object).unwrap();
         Self { server, namespace }
-    }
-
-    fn key(&self, name: &str) -> (String, String) {
-        (self.namespace.to_owned(), name.to_owned())
     }
 
     pub(crate) fn pods(&self) -> String {
@@ -52,11 +48,11 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn find_pod<'c>(&self, cluster: &'c Cluster, name: &str) -> Option<&'c PodObject> {
-        cluster.pods.get(&self.key(name))
+        cluster.pods.get(&Name::new(self.namespace, name))
     }
 
     pub(crate) fn find_policy<'c>(&self, cluster: &'c Cluster, name: &str) -> Option<&'c PolicyObject> {
-        cluster.policies.get(&self.key(name))
+        cluster.policies.get(&Name::new(self.namespace, name))
     }
 
     pub(crate) fn find_self<'c>(&self, cluster: &'c Cluster) -> Option<&'c NamespaceObject> {

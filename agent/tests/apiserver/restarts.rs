@@ -44,7 +44,7 @@ fn killed_compacted_and_replaced_by_one_with_older_state() {
     through.wait("what went while nobody watched", |seen| {
         place.find_policy(&seen.cluster, "p007").is_none() && place.find_policy(&seen.cluster, "new").is_some()
     });
-    assert!(through.seen().events.iter().any(|event| matches!(event, Event::PolicyGone(key) if key.1 == "p007")));
+    assert!(through.seen().events.iter().any(|event| matches!(event, Event::PolicyGone(key) if key.name() == "p007")));
     // More than the apiserver itself writes when it starts: its versions are to be seen going back.
     server.create_all(&place.policies(), &policies('x', 200)).unwrap();
     place.policy("newer", "web");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use osmia_agent::model::{Cluster, Event};
+use osmia_agent::model::{Cluster, Event, Name};
 use osmia_agent::source::folder::FolderSource;
 use serde_json::json;
 use tempfile::TempDir;
@@ -47,7 +47,7 @@ fn objects_appear_change_and_go() {
     server.patch(&format!("{}/web", place.pods()), &json!({"metadata": {"annotations": {"note": "y"}}})).unwrap();
     server.patch(&format!("{}/web/status", place.pods()), &json!({"status": {"phase": "Succeeded"}})).unwrap();
     follower.wait("the pod's end", |seen| place.find_pod(&seen.cluster, "web").is_some_and(|pod| pod.completed));
-    let web = |event: &&Event| matches!(event, Event::Pod(key, _) if key.0 == "appear" && key.1 == "web");
+    let web = |event: &&Event| matches!(event, Event::Pod(key, _) if *key == Name::new("appear", "web"));
     assert_eq!(follower.seen().events[said..].iter().filter(web).count(), 1, "an annotation is nobody's business here");
 
     server.delete(&format!("{}/web", place.pods())).unwrap();
@@ -109,7 +109,7 @@ fn a_folder_with_the_same_objects_makes_the_same_model() {
     let mut cluster = follower.seen().cluster.clone();
     cluster.nodes.retain(|name, _| name == "same-1");
     cluster.namespaces.retain(|name, _| name == "same");
-    cluster.pods.retain(|key, _| key.0 == "same");
-    cluster.policies.retain(|key, _| key.0 == "same");
+    cluster.pods.retain(|key, _| key.is_in("same"));
+    cluster.policies.retain(|key, _| key.is_in("same"));
     assert_eq!(cluster, other);
 }

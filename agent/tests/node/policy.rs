@@ -53,7 +53,7 @@ fn address(slot: u32) -> Ipv4Addr {
 /// Endpoints 1 to 3 are pods web1 to web3.
 fn locals() -> BTreeMap<u32, Local> {
     let local = |slot| Local {
-        pod: Some(("a".into(), format!("web{slot}"))),
+        pod: Some(Name::new("a", &format!("web{slot}"))),
         addresses: vec![IpAddr::from(address(slot))],
         ..Local::default()
     };
@@ -65,11 +65,11 @@ fn is(cluster: &mut Cluster, object: &Value) -> Touched {
     let (event, touched) = match read {
         Object::Namespace(name, namespace) => (Event::Namespace(name.clone(), namespace), Touched::Namespace(name)),
         Object::Pod(namespace, name, pod) => {
-            let key = Name::new((namespace, name));
+            let key = Name::from((namespace, name));
             (Event::Pod(Name::clone(&key), pod), Touched::Pod(key))
         }
         Object::Policy(namespace, name, policy) => {
-            let key = Name::new((namespace, name));
+            let key = Name::from((namespace, name));
             (Event::Policy(Name::clone(&key), policy), Touched::Policy(key))
         }
         Object::Node(..) => unreachable!(),

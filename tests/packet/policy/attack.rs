@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use osmia_agent::compile::policy::{Local, Pinned, Policies};
-use osmia_agent::model::Cluster;
+use osmia_agent::model::{Cluster, Name};
 use osmia_agent::source::{folder::manifest, object::Key};
 use osmia_lab::Space;
 use osmia_lab::packet::{Ip, checksum, flags};
@@ -52,8 +52,8 @@ fn policed(plane: &mut Plane) {
         }
     }
     let local = |(pod, name): (u32, &str)| {
-        let named = Some(("n".to_owned(), name.to_owned()));
-        (pod + 1, Local { pod: named, addresses: local_addresses(pod).to_vec(), ..Local::default() })
+        let addresses = local_addresses(pod).to_vec();
+        (pod + 1, Local { pod: Some(Name::new("n", name)), addresses, ..Local::default() })
     };
     let locals: BTreeMap<u32, Local> = [(A, "a"), (B, "b"), (C, "c")].map(local).into();
     let mut start = Policies::resume(&Catalogue::default(), &Pinned::default(), &cluster, &locals);

@@ -380,7 +380,7 @@ fn asked(plane: &mut Plane, explain: &Explain, question: &Question) -> Result<(O
 
 fn local(objects: &Objects, pod: u32) -> Local {
     let Endpoint { pod, uid, addresses } = objects.endpoint(pod);
-    Local { pod, uid: uid.unwrap_or_default(), addresses }
+    Local { pod: pod.map(Name::from), uid: uid.unwrap_or_default(), addresses }
 }
 
 /// Makes it happen, to the cluster as a source would tell it.
@@ -398,8 +398,8 @@ fn apply(happening: &Happening, objects: &mut Objects, cluster: &mut Cluster) ->
             object.told(&key)
         }
         Happening::Gone("Namespace", _, name) => Event::NamespaceGone(name.clone()),
-        Happening::Gone("Pod", namespace, name) => Event::PodGone(Name::new((namespace.clone(), name.clone()))),
-        Happening::Gone(_, namespace, name) => Event::PolicyGone(Name::new((namespace.clone(), name.clone()))),
+        Happening::Gone("Pod", namespace, name) => Event::PodGone(Name::new(namespace, name)),
+        Happening::Gone(_, namespace, name) => Event::PolicyGone(Name::new(namespace, name)),
     };
     let About::Policy(touched, _) = about(&event) else { panic!("no story has nodes") };
     cluster.apply(event);

@@ -19,9 +19,10 @@ pub(super) const SHUT: Rules = Rules { egress: CLOSED, ingress: CLOSED };
 impl<R: Rows> Policing<R> {
     /// Whether an ADD of this pod shall wait for its object, or for what else it is judged by: what is not told may isolate it.
     pub(in crate::app) fn awaits(&self, local: &Local) -> bool {
-        let Some((namespace, _)) = &local.pod else { return false };
+        let Some(pod) = &local.pod else { return false };
         let Cluster { namespaces, policies, .. } = &self.cluster;
-        let may_be_isolated = self.cluster.is_old() || !namespaces.contains_key(namespace) || !policies.is_empty();
+        let may_be_isolated =
+            self.cluster.is_old() || !namespaces.contains_key(pod.namespace()) || !policies.is_empty();
         !self.cluster.untold().is_empty() || (local.judged(&self.cluster).is_none() && may_be_isolated)
     }
 

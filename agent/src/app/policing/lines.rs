@@ -8,7 +8,7 @@ use std::{
 use osmia_maps::catalogue::{Catalogue, Line, PodName, PolicyName};
 
 use crate::{
-    compile::policy::{Local, PodKey},
+    compile::policy::Local,
     model::{Cluster, Name, PolicyObject},
 };
 
@@ -33,7 +33,7 @@ pub(super) fn unknown_policies(cluster: &Cluster, catalogue: &Catalogue, names: 
         !catalogue.policies.contains_key(&name) || refused != policy.refused
     });
     let other = other.map(|(key, _)| Name::clone(key));
-    let key = |policy: &PolicyName| Name::new((policy.namespace.clone(), policy.name.clone()));
+    let key = |policy: &PolicyName| Name::new(&policy.namespace, &policy.name);
     let gone = catalogue.policies.keys().map(key).filter(|key| !cluster.policies.contains_key(key));
     let anew = names.iter().flat_map(|line| match line {
         Line::Set { policies, .. } => policies.as_slice(),
@@ -65,7 +65,7 @@ pub(super) fn in_force(
     let refused = there().filter(|(_, parts)| !parts.is_empty());
     let refused = refused.map(|(policy, parts)| Line::Refused { policy, parts: parts.clone() });
     let gone = policies.iter().filter(|key| !cluster.policies.contains_key(*key));
-    let gone = gone.map(|key| Line::NoPolicy { namespace: key.0.clone(), name: key.1.clone() });
+    let gone = gone.map(|key| Line::NoPolicy { namespace: key.namespace().into(), name: key.name().into() });
     std::iter::once(in_force).chain(refused).chain(gone).collect()
 }
 
@@ -75,10 +75,10 @@ pub(super) fn milliseconds(at: SystemTime) -> u64 {
 }
 
 /// The name of a policy.
-pub(super) fn policy(key: &PodKey, policy: &PolicyObject) -> PolicyName {
-    PolicyName { namespace: key.0.clone(), name: key.1.clone(), uid: policy.uid.clone() }
+pub(super) fn policy(key: &Name, policy: &PolicyObject) -> PolicyName {
+    PolicyName { namespace: key.namespace().into(), name: key.name().into(), uid: policy.uid.to_string() }
 }
 
 fn pod(local: &Local) -> Option<PodName> {
-    local.pod.clone().map(|(namespace, name)| PodName { namespace, name })
+    local.pod.as_ref().map(|pod| PodName { namespace: pod.namespace().into(), name: pod.name().into() })
 }

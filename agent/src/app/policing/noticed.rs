@@ -2,13 +2,13 @@
 
 use super::{Policing, Rows, lines};
 use crate::{
-    compile::policy::{OverBudget, PodKey, Policies},
+    compile::policy::{OverBudget, Policies},
     model::Name,
     source::notice::Reason,
 };
 
 impl<R: Rows> Policing<R> {
-    pub(super) fn notice_refused_parts(&mut self, key: &PodKey) {
+    pub(super) fn notice_refused_parts(&mut self, key: &Name) {
         match self.cluster.policies.get(key) {
             None => self.notices.gone(key),
             Some(policy) => {

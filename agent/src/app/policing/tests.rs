@@ -41,7 +41,7 @@ fn agent(run: &TempDir) -> (Policing<Maps>, Receiver<Notice>) {
 }
 
 fn key(name: &str) -> Name {
-    ("ns".to_owned(), name.to_owned()).into()
+    Name::new("ns", name)
 }
 
 /// Every pod of the namespace, nothing allowed.
@@ -74,7 +74,7 @@ fn endpoint(host: u8) -> Endpoint {
 
 /// An endpoint of a pod of the namespace.
 fn local(host: u8, name: &str, uid: &str) -> Local {
-    Local { pod: Some((*key(name)).clone()), uid: uid.into(), addresses: vec![Ipv4Addr::new(10, 0, 0, host).into()] }
+    Local { pod: Some(key(name)), uid: uid.into(), addresses: vec![Ipv4Addr::new(10, 0, 0, host).into()] }
 }
 
 const OPEN: Rules = Rules { egress: 0, ingress: 0 };

@@ -30,7 +30,7 @@ async fn an_add_goes_on_as_soon_as_its_pod_is_told() {
     node.told.send_replace(());
     commit.await.unwrap().unwrap();
     assert!(start.elapsed() < Duration::from_millis(2100), "{:?}", start.elapsed());
-    let pod = Some(("ns".to_owned(), "pod-c1".to_owned()));
+    let pod = Some(Name::new("ns", "pod-c1"));
     assert_eq!(node.kernel.get().pods.values().collect::<Vec<_>>(), [&pod]);
 }
 

@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{PodKey, numbers::Numbers};
+use super::numbers::Numbers;
 use crate::model::{
     Cluster, Name, NamespaceObject, PodObject, Selector, Sorted,
     policy::{Namespaces, Peer, Protocol},
@@ -67,17 +67,12 @@ impl Atom {
     }
 
     /// Pods it may speak of.
-    pub(super) fn candidates<'a>(
+    pub(super) fn candidates<'c: 'a, 'a>(
         &'a self,
-        cluster: &'a Cluster,
-    ) -> Box<dyn Iterator<Item = (&'a Name, &'a PodObject)> + 'a> {
+        cluster: &'c Cluster,
+    ) -> Box<dyn Iterator<Item = (&'c Name, &'c PodObject)> + 'a> {
         match &self.who {
-            Who::Own(namespace, _) => Box::new(
-                cluster
-                    .pods
-                    .range((namespace.clone(), String::new())..)
-                    .take_while(move |(key, _)| key.0 == *namespace),
-            ),
+            Who::Own(namespace, _) => Box::new(cluster.pods_in(namespace)),
             Who::AnyPod | Who::Labelled(..) => Box::new(cluster.pods.iter()),
             Who::Block(..) => Box::new(std::iter::empty()),
         }
@@ -87,12 +82,12 @@ impl Atom {
     pub(super) fn value<'a>(
         &'a self,
         namespace: Option<&NamespaceObject>,
-        key: &PodKey,
+        key: &Name,
         pod: &'a PodObject,
     ) -> Box<dyn Iterator<Item = u16> + 'a> {
         let speaks = match &self.who {
             Who::AnyPod => true,
-            Who::Own(namespace, pods) => key.0 == *namespace && pods.matches(&pod.labels),
+            Who::Own(namespace, pods) => key.is_in(namespace) && pods.matches(&pod.labels),
             Who::Labelled(namespaces, pods) => {
                 namespace.is_some_and(|n| namespaces.matches(&n.labels)) && pods.matches(&pod.labels)
             }
@@ -220,9 +215,9 @@ impl Atoms {
     }
 
     /// What all atoms say of a pod.
-    pub(super) fn of_pod(&self, cluster: &Cluster, key: &PodKey, pod: &PodObject) -> Vec<(u32, u16)> {
-        let namespace = cluster.namespaces.get(&key.0);
-        let own = self.own.get(&key.0).into_iter().flatten();
+    pub(super) fn of_pod(&self, cluster: &Cluster, key: &Name, pod: &PodObject) -> Vec<(u32, u16)> {
+        let namespace = cluster.namespaces.get(key.namespace());
+        let own = self.own.get(key.namespace()).into_iter().flatten();
         let asked = own.chain(&self.wide).filter_map(|number| Some((*number, self.states.get(number)?)));
         asked
             .flat_map(|(number, state)| {

@@ -6,7 +6,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::Bound,
 };
 
 use ipnet::{IpNet, Ipv4Net};
@@ -87,18 +88,43 @@ impl Blocks {
 
     /// The atoms that speak of a prefix as a whole.
     pub(super) fn signature(&self, prefix: IpNet) -> Signature {
-        if self.lengths[family(&prefix)].is_empty() {
-            return Signature::default();
-        }
-        let (mut speak, mut silent) = (BTreeSet::new(), BTreeSet::new());
-        for length in self.lengths[family(&prefix)].keys().take_while(|length| **length <= prefix.prefix_len()) {
-            let around = IpNet::new(prefix.addr(), *length).map(|around| around.trunc());
-            if let Some(at) = around.ok().and_then(|around| self.prefixes.get(&around)) {
-                speak.extend(&at.ranges);
-                silent.extend(&at.exceptions);
-            }
-        }
-        speak.difference(&silent).map(|number| (*number, 0)).collect()
+        signature(self.around(prefix))
+    }
+
+    /// The atoms that speak of an address, and the last address of those behind it of which the same do.
+    pub(super) fn stretch(&self, address: IpAddr) -> (Signature, IpAddr) {
+        let own = IpNet::from(address);
+        let whole = IpNet::new(address, 0).unwrap_or(own);
+        let next = self.prefixes.range((Bound::Excluded(own), Bound::Unbounded)).next().map(|(next, _)| next);
+        let next = next.filter(|next| family(next) == family(&own)).map(|next| before(next.network()));
+        let ends = self.around(own).map(|(prefix, _)| prefix.broadcast()).chain(next);
+        (self.signature(own), ends.fold(whole.broadcast(), IpAddr::min))
+    }
+
+    /// The prefixes around one, itself among them.
+    fn around(&self, prefix: IpNet) -> impl Iterator<Item = (IpNet, &At)> {
+        let lengths = self.lengths[family(&prefix)].keys().take_while(move |length| **length <= prefix.prefix_len());
+        lengths.filter_map(move |length| {
+            let around = IpNet::new(prefix.addr(), *length).ok()?.trunc();
+            Some((around, self.prefixes.get(&around)?))
+        })
+    }
+}
+
+fn signature<'a>(around: impl Iterator<Item = (IpNet, &'a At)>) -> Signature {
+    let (mut speak, mut silent) = (BTreeSet::new(), BTreeSet::new());
+    for (_, at) in around {
+        speak.extend(&at.ranges);
+        silent.extend(&at.exceptions);
+    }
+    if speak.is_empty() { Signature::default() } else { speak.difference(&silent).map(|number| (*number, 0)).collect() }
+}
+
+/// The address before one that is not the first.
+fn before(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().saturating_sub(1)).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().saturating_sub(1)).into(),
     }
 }
 

@@ -11,8 +11,11 @@ use ipnet::IpNet;
 use osmia_maps::{catalogue::PolicyName, layout::maps};
 use serde::{Deserialize, Serialize};
 
-use super::{Change, PodKey, Policies, Rules, sets::Key, verdicts};
-use crate::model::policy::{Direction, Peer, Peers};
+use super::{Change, Policies, Rules, sets::Key, verdicts};
+use crate::model::{
+    Name,
+    policy::{Direction, Peer, Peers},
+};
 
 /// An endpoint that is isolated because its rules need more rows than there is room for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +23,7 @@ pub struct OverBudget {
     /// Its slot.
     pub slot: u32,
     /// Its pod.
-    pub pod: Option<PodKey>,
+    pub pod: Option<Name>,
     /// Direction of the rules.
     pub direction: Direction,
     /// The policies they come from.

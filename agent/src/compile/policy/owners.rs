@@ -13,7 +13,7 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::{Local, PodKey};
+use super::Local;
 use crate::model::{Cluster, Name, packed::pack};
 
 /// Creation time and pod: the greater one counts.
@@ -27,14 +27,14 @@ pub(super) struct Owners {
     outdone: BTreeMap<IpAddr, BTreeSet<Claim>>,
     pods: BTreeMap<Name, (Option<i64>, Arc<[IpAddr]>)>,
     /// The endpoints of this node that have an address, by slot.
-    locals: BTreeMap<IpAddr, BTreeMap<u32, Option<PodKey>>>,
+    locals: BTreeMap<IpAddr, BTreeMap<u32, Option<Name>>>,
     /// The addresses of this node's endpoints by pod.
-    here: BTreeMap<PodKey, BTreeSet<(IpAddr, u32)>>,
+    here: BTreeMap<Name, BTreeSet<(IpAddr, u32)>>,
 }
 
 impl Owners {
     /// A pod is like this now, or gone; its addresses of before and now are dirty.
-    pub(super) fn set_pod(&mut self, key: &PodKey, cluster: &Cluster, dirty: &mut BTreeSet<IpAddr>) {
+    pub(super) fn set_pod(&mut self, key: &Name, cluster: &Cluster, dirty: &mut BTreeSet<IpAddr>) {
         dirty.extend(self.addresses(key));
         if let Some((key, (created, addresses))) = self.pods.remove_entry(key) {
             let claim = (created, key);
@@ -43,9 +43,9 @@ impl Owners {
         let told = cluster.pods.get_key_value(key);
         if let Some((key, pod)) = told.filter(|(_, pod)| pod.has_network() && !pod.ips.is_empty()) {
             for address in pod.ips.iter() {
-                self.claim(*address, (pod.created, Arc::clone(key)));
+                self.claim(*address, (pod.created, key.clone()));
             }
-            self.pods.insert(Arc::clone(key), (pod.created, Arc::clone(&pod.ips)));
+            self.pods.insert(key.clone(), (pod.created, Arc::clone(&pod.ips)));
             dirty.extend(pod.ips.iter());
         }
     }
@@ -124,10 +124,10 @@ impl Owners {
     }
 
     /// The pod that has an address. Of an endpoint for which the runtime named none it is nobody, whoever claims it.
-    pub(super) fn owner(&self, address: &IpAddr) -> Option<&PodKey> {
+    pub(super) fn owner(&self, address: &IpAddr) -> Option<&Name> {
         match self.locals.get(address).and_then(BTreeMap::last_key_value) {
             Some((_, pod)) => pod.as_ref(),
-            None => self.claims.get(address).map(|(_, key)| &**key),
+            None => self.claims.get(address).map(|(_, key)| key),
         }
     }
 
@@ -137,15 +137,15 @@ impl Owners {
     }
 
     /// The endpoints of this node that are a pod.
-    pub(super) fn slots(&self, key: &PodKey) -> impl Iterator<Item = u32> {
+    pub(super) fn slots(&self, key: &Name) -> impl Iterator<Item = u32> {
         self.here.get(key).into_iter().flatten().map(|(_, slot)| *slot)
     }
 
     /// The addresses that a pod has or claims.
-    pub(super) fn addresses(&self, key: &PodKey) -> Vec<IpAddr> {
+    pub(super) fn addresses(&self, key: &Name) -> impl Iterator<Item = IpAddr> {
         let local = self.here.get(key).into_iter().flatten().map(|(address, _)| *address);
         let told = self.pods.get(key).into_iter().flat_map(|(_, addresses)| addresses.iter()).copied();
-        local.chain(told).collect()
+        local.chain(told)
     }
 
     /// The owned addresses of a range.

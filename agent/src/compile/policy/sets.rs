@@ -36,8 +36,7 @@ pub(super) struct Key {
 /// The rules of an endpoint; `None`: nothing isolates it.
 pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Option<Key> {
     let pod_key = local.pod.as_ref()?;
-    let policies = cluster.policies.range((pod_key.0.clone(), String::new())..);
-    let policies = policies.take_while(|(key, _)| key.0 == pod_key.0);
+    let policies = cluster.policies_in(pod_key.namespace());
     let Some(pod) = local.judged(cluster) else {
         let provisional = Key { direction, policies: Vec::new(), named: Vec::new() };
         return local.may_be_isolated(cluster).then_some(provisional);
@@ -45,9 +44,8 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
     let selecting = policies.filter(|(_, policy)| policy.subject.matches(&pod.labels));
     let policies: Vec<(PolicyName, Arc<[Rule]>)> = selecting
         .filter_map(|(key, policy)| {
-            let (namespace, name) = &**key;
             let rules = Arc::clone(policy.rules(direction)?);
-            let (namespace, name, uid) = (namespace.clone(), name.clone(), policy.uid.clone());
+            let (namespace, name, uid) = (key.namespace().into(), key.name().into(), policy.uid.to_string());
             Some((PolicyName { namespace, name, uid }, rules))
         })
         .collect();

@@ -53,7 +53,8 @@ fn protocol(carried: Carried) -> u8 {
 /// As the oracle knows it.
 fn endpoint(local: &Local) -> osmia_oracle::Endpoint {
     let uid = Some(local.uid.clone()).filter(|uid| !uid.is_empty());
-    osmia_oracle::Endpoint { pod: local.pod.clone(), uid, addresses: local.addresses.clone() }
+    let pod = local.pod.as_ref().map(|pod| (pod.namespace().to_owned(), pod.name().to_owned()));
+    osmia_oracle::Endpoint { pod, uid, addresses: local.addresses.clone() }
 }
 
 /// What the oracle says, by endpoint and direction.
@@ -186,6 +187,7 @@ fn follow<'a>(story: impl Iterator<Item = &'a [Happening]>, budget: Budget) -> R
             }
         }
         let change = policies.update(&cluster, touched);
+        policies.pack();
         let (world, locals) = (objects.world(), objects.locals());
         let wanted = truth(&world, &locals);
         let ends = Ends::new((&before.0, &before.1), (&wanted, &locals));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::Refused;
 use crate::{
-    model::{Event, Name, NodeObject, PodObject},
+    model::{Event, Name, NodeObject, PodObject, Uid},
     source::object::{Key, Object},
 };
 
@@ -112,7 +112,7 @@ impl Files {
                 for (file, object) in holders.iter().flat_map(|file| own(file).map(move |object| (file, object))) {
                     if let Object::Pod(_, _, next) = object {
                         if !file.status {
-                            later(&mut pod.uid, &next.uid, String::is_empty);
+                            later(&mut pod.uid, &next.uid, Uid::is_empty);
                         } else if ![&pod.uid, &next.uid].iter().any(|uid| uid.is_empty()) && pod.uid != next.uid {
                             continue;
                         }
@@ -173,10 +173,11 @@ mod tests {
         let status = FileId { status: true, name: "default.web.yaml".into() };
         let written = PodObject { ips: [ip()].into(), ..PodObject::default() };
         let declared = PodObject { node: "a".into(), uid: "u".into(), ..PodObject::default() };
-        let key = Name::new(("default".to_owned(), "web".to_owned()));
+        let key = Name::new("default", "web");
         // The order in which they are seen does not matter.
-        files.set(&status, vec![Object::Pod(key.0.clone(), key.1.clone(), written.clone())]);
-        let events = files.set(&file("web.yaml"), vec![Object::Pod(key.0.clone(), key.1.clone(), declared.clone())]);
+        files.set(&status, vec![Object::Pod(key.namespace().into(), key.name().into(), written.clone())]);
+        let events = files
+            .set(&file("web.yaml"), vec![Object::Pod(key.namespace().into(), key.name().into(), declared.clone())]);
         assert_eq!(events, [Event::Pod(key.clone(), PodObject { ips: written.ips, ..declared.clone() })]);
         assert_eq!(files.remove(&status), [Event::Pod(key.clone(), declared)]);
         assert_eq!(files.remove(&file("web.yaml")), [Event::PodGone(key)]);
@@ -186,12 +187,12 @@ mod tests {
     #[test]
     fn a_status_file_of_another_pod_of_the_name_is_left_out() {
         let mut files = Files::default();
-        let key = Name::new(("default".to_owned(), "web".to_owned()));
+        let key = Name::new("default", "web");
         let status = FileId { status: true, name: "default.web.yaml".into() };
         let ips: Arc<[IpAddr]> = [ip()].into();
         let before = PodObject { uid: "before".into(), ips: ips.clone(), ..PodObject::default() };
         let pod = |uid: &str| PodObject { uid: uid.into(), node: "a".into(), ..PodObject::default() };
-        let object = |pod| vec![Object::Pod(key.0.clone(), key.1.clone(), pod)];
+        let object = |pod| vec![Object::Pod(key.namespace().into(), key.name().into(), pod)];
         files.set(&status, object(before));
         let now = files.set(&file("web.yaml"), object(pod("now")));
         assert_eq!(now, [Event::Pod(key.clone(), pod("now"))]);
@@ -204,9 +205,9 @@ mod tests {
     fn a_status_file_alone_makes_no_pod() {
         let mut files = Files::default();
         let status = FileId { status: true, name: "default.web.yaml".into() };
-        let key = Name::new(("default".to_owned(), "web".to_owned()));
+        let key = Name::new("default", "web");
         let written = PodObject { ips: [ip()].into(), ..PodObject::default() };
-        let object = |pod: &PodObject| vec![Object::Pod(key.0.clone(), key.1.clone(), pod.clone())];
+        let object = |pod: &PodObject| vec![Object::Pod(key.namespace().into(), key.name().into(), pod.clone())];
         assert_eq!(files.set(&status, object(&written)), [Event::PodGone(key.clone())]);
         assert_eq!(
             files.set(&file("web.yaml"), object(&PodObject::default())),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
-use crate::model::{Cluster, Kind};
+use crate::model::{Cluster, Kind, Name};
 
 struct World {
     dir: TempDir,
@@ -112,7 +112,7 @@ fn what_the_api_would_refuse_is_said_by_file_and_field_and_the_rest_counts() {
         let why = why.replace('"', "\\\"");
         let line = said.lines().find(|line| line.contains(&format!("a/{name}")));
         assert!(line.is_some_and(|line| line.contains("bad.yaml") && line.contains(&why)), "{name}: {line:?}");
-        let policy = &world.cluster.policies[&("a".to_owned(), (*name).to_owned())];
+        let policy = &world.cluster.policies[&Name::new("a", name)];
         assert_eq!((policy.refused.len(), policy.ingress.as_ref().map(|rules| rules.len())), (1, Some(2)), "{name}");
     }
     assert!(!said.contains("good"), "{said}");
@@ -348,7 +348,7 @@ fn a_pod_that_is_newer_than_what_a_bad_manifest_may_hold_is_known_to_be_over_any
     drop(world.open());
     world.write("policies.yaml", "]");
     world.write("pods.yaml", &[pod("same", "web"), pod("other", "db"), pod("new", "db")].concat());
-    let early = |world: &World| world.cluster.early.iter().map(|name| name.1.clone()).collect::<Vec<_>>();
+    let early = |world: &World| world.cluster.early.iter().map(|name| name.name().to_owned()).collect::<Vec<_>>();
     for start in 1..4 {
         drop(world.open());
         assert!(world.cluster.is_old());

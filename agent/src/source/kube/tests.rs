@@ -10,7 +10,7 @@ use kube::client::Body;
 use tempfile::TempDir;
 
 use super::*;
-use crate::model::{Cluster, Kind};
+use crate::model::{Cluster, Kind, Name};
 
 /// One answer.
 enum Reply {
@@ -260,7 +260,7 @@ async fn a_kind_that_cannot_be_listed_does_not_hold_the_others_up_for_good() {
     assert!(events.iter().any(|event| matches!(event, Event::Pod(..))) && told(Kind::Pod), "{events:?}");
     assert!(!told(Kind::Policy), "{events:?}");
     world.apply(&events);
-    let pod = ("n".to_owned(), "p".to_owned());
+    let pod = Name::new("n", "p");
     assert!(world.cluster.is_old() && world.cluster.early.contains(&pod), "no policy is told that may select it");
     assert_eq!(start.elapsed().as_secs(), TOGETHER.as_secs());
 }
@@ -288,12 +288,12 @@ async fn what_cannot_be_asked_for_any_more_is_only_remembered_until_it_is_listed
     assert_eq!(world.cluster.early.len(), 0, "what was told before is judged");
     let problems = world.source.problems();
     assert!(problems.iter().any(|problem| problem.contains("new pods are isolated")), "{problems:?}");
-    let pod = |name: &str| ("n".to_owned(), name.to_owned());
+    let pod = |name: &str| Name::new("n", name);
     while !world.cluster.pods.contains_key(&pod("after")) {
         let events = next(&mut world).await;
         world.apply(&events);
     }
-    assert_eq!(world.cluster.early.iter().map(|name| name.1.as_str()).collect::<Vec<_>>(), ["after"]);
+    assert_eq!(world.cluster.early.iter().map(Name::name).collect::<Vec<_>>(), ["after"]);
     let policy = event("ADDED", r#"{"metadata":{"name":"deny","namespace":"n","resourceVersion":"6"}}"#);
     world.script.lock().unwrap().replies.insert("networkpolicies", [Reply::Text(policy + &end(9))].into());
     while world.cluster.is_old() {

@@ -7,7 +7,10 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use serde_json::value::RawValue;
 
-use crate::source::object::{Key, Object, Text};
+use crate::{
+    model::Name,
+    source::object::{Key, Object, Text},
+};
 
 /// A kind.
 pub(super) trait Kind: Clone + std::fmt::Debug + Send + Sync + 'static {
@@ -30,18 +33,18 @@ macro_rules! kind {
             type Scope = $scope;
 
             fn key(namespace: &str, name: &str) -> Key {
-                let key: fn(String, String) -> Key = $key;
-                key(namespace.to_owned(), name.to_owned())
+                let key: fn(&str, &str) -> Key = $key;
+                key(namespace, name)
             }
         }
     };
 }
 
-kind!(Node, "Node", "", "nodes", ClusterResourceScope, |_, name| Key::Node(name));
-kind!(Namespace, "Namespace", "", "namespaces", ClusterResourceScope, |_, name| Key::Namespace(name));
-kind!(Pod, "Pod", "", "pods", NamespaceResourceScope, |namespace, name| Key::Pod((namespace, name).into()));
+kind!(Node, "Node", "", "nodes", ClusterResourceScope, |_, name| Key::Node(name.to_owned()));
+kind!(Namespace, "Namespace", "", "namespaces", ClusterResourceScope, |_, name| Key::Namespace(name.to_owned()));
+kind!(Pod, "Pod", "", "pods", NamespaceResourceScope, |namespace, name| Key::Pod(Name::new(namespace, name)));
 kind!(Policy, "NetworkPolicy", "networking.k8s.io", "networkpolicies", NamespaceResourceScope, |namespace, name| {
-    Key::Policy((namespace, name).into())
+    Key::Policy(Name::new(namespace, name))
 });
 
 /// An object of kind `K`.
@@ -153,10 +156,7 @@ mod tests {
         let good = read(&line("10.0.0.1"));
         assert!(matches!(good.said, Ok(Object::Pod(_, _, pod)) if pod.ips.len() == 1));
         let bad = read(&line("10.0.0"));
-        assert_eq!(
-            (bad.key(), bad.meta().resource_version.as_deref()),
-            (Key::Pod(("n".to_owned(), "p".to_owned()).into()), Some("7"))
-        );
+        assert_eq!((bad.key(), bad.meta().resource_version.as_deref()), (Key::Pod(Name::new("n", "p")), Some("7")));
         assert!(bad.said.unwrap_err().contains("line 1"));
     }
 }

@@ -81,7 +81,7 @@ impl Raw {
         ports.dedup();
         let mirrored = self.metadata.annotations.and_then(|annotations| annotations.mirror);
         Ok(PodObject {
-            uid: mirrored.or(self.metadata.uid).unwrap_or_default(),
+            uid: mirrored.or(self.metadata.uid).unwrap_or_default().into(),
             node: spec.node_name.unwrap_or_default().into(),
             host_network: spec.host_network.unwrap_or_default(),
             ips: ips.into(),

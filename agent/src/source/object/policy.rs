@@ -131,7 +131,7 @@ impl Raw {
             [&mut ingress, &mut egress].into_iter().flatten().for_each(|rules| *rules = Arc::default());
             Selector::default()
         });
-        PolicyObject { uid: self.metadata.uid.unwrap_or_default(), subject, ingress, egress, refused }
+        PolicyObject { uid: self.metadata.uid.unwrap_or_default().into(), subject, ingress, egress, refused }
     }
 }
 

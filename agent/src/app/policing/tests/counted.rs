@@ -79,7 +79,7 @@ fn take(world: &mut World, step: &Step) {
         Step::Add(pod) => {
             let slot = u32::from(*pod) + 1;
             let endpoint = Endpoint { v4: [10, 0, 0, *pod], ..endpoint(*pod) };
-            let local = Local { pod: Some((*name(pod)).clone()), ..local(*pod, "", "") };
+            let local = Local { pod: Some(name(pod)), ..local(*pod, "", "") };
             world.policing.put(&mut world.maps, slot, endpoint, local).unwrap();
         }
         Step::Delete(pod) => world.policing.remove(&mut world.maps, u32::from(*pod) + 1).unwrap(),

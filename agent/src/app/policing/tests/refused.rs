@@ -9,7 +9,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn full_maps_keep_what_was_in_force_until_there_is_room() {
     let mut world = World::new();
-    world.tell(vec![pod("a"), Event::Pod(("other".to_owned(), "c".to_owned()).into(), PodObject::default())]);
+    world.tell(vec![pod("a"), Event::Pod(Name::new("other", "c"), PodObject::default())]);
     world.put(1, "a");
     world.maps.full = true;
     world.tell(vec![deny()]);
@@ -21,7 +21,7 @@ async fn full_maps_keep_what_was_in_force_until_there_is_room() {
     // Who had its address before has rights that it must not have; whether the maps still say so is not known.
     let address = IpAddr::from([10, 0, 0, 3]);
     world.maps.pinned.peers.insert(address, 77);
-    let c = Local { pod: Some(("other".into(), "c".into())), ..local(3, "c", "") };
+    let c = Local { pod: Some(Name::new("other", "c")), ..local(3, "c", "") };
     assert_eq!(world.put_local(3, c.clone()), OPEN, "no policy selects it");
     assert!(!world.maps.pinned.peers.contains_key(&address));
     world.maps.stuck = true;

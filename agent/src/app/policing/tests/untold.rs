@@ -68,7 +68,7 @@ fn an_add_waits_only_where_policy_depends_on_what_is_not_told() {
     tell(vec![Event::Namespace("ns".into(), NamespaceObject::default())]);
     assert!(!policing.awaits(&local(1, "a", "")), "no policy is known at all");
     let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
-    tell(vec![Event::Policy(("other".to_owned(), "p".to_owned()).into(), PolicyObject::default())]);
+    tell(vec![Event::Policy(Name::new("other", "p"), PolicyObject::default())]);
     assert!(policing.awaits(&local(1, "a", "")));
     let mut tell = |events| _ = policing.take(&mut maps, events, Instant::now());
     let named = PodObject { uid: "now".into(), ..PodObject::default() };

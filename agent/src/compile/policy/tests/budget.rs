@@ -34,7 +34,7 @@ fn rules_for_which_there_is_no_room_isolate_and_are_named_until_they_fit() {
     assert_eq!(change.verdicts.get(&VerdictKey::Base(lab.policies.rules(2).ingress)).map(|v| v.allow), Some(false));
     let over = lab.policies.over_budget();
     let [one] = over.as_slice() else { panic!("{over:?}") };
-    assert_eq!((one.slot, one.pod.as_ref().map(|pod| pod.1.as_str()), one.rows, one.limit), (2, Some("db"), 41, 30));
+    assert_eq!((one.slot, one.pod.as_ref().map(Name::name), one.rows, one.limit), (2, Some("db"), 41, 30));
     assert_eq!((one.direction, one.policies[0].name.as_str()), (Direction::Ingress, "db"));
 
     let shut = lab.policies.rules(2).ingress;
@@ -109,7 +109,7 @@ fn of_more_addresses_than_there_is_room_for_the_lowest_are_pods() {
     assert_eq!((has(&lab), lab.policies.crowded_out()), (vec![address(2), address(3)], 2));
     assert_eq!(change.peers.get(&address(4)), Some(&None), "{change:?}");
     assert!(change.epochs.contains(&1), "what it was allowed is judged again: {change:?}");
-    let gone = Name::new(("a".to_owned(), "db2".to_owned()));
+    let gone = Name::new("a", "db2");
     lab.cluster.apply(Event::PodGone(gone.clone()));
     let change = lab.policies.update(&lab.cluster, [Touched::Pod(gone)]);
     assert_eq!((has(&lab), lab.policies.crowded_out()), (vec![address(3), address(4)], 1));
@@ -150,11 +150,8 @@ fn a_rule_of_a_range_and_a_port_takes_two_rows_and_a_start_over_them_none() {
         for n in 0..SETS {
             let (app, ip) = (format!("app{n}"), format!("10.254.0.{}", n + 1));
             lab.pod(&app, &ip, json!({"app": app}));
-            let local = Local {
-                pod: Some(("a".into(), app.clone())),
-                addresses: vec![ip.parse().unwrap()],
-                ..Local::default()
-            };
+            let local =
+                Local { pod: Some(Name::new("a", &app)), addresses: vec![ip.parse().unwrap()], ..Local::default() };
             locals.insert(n as u32 + 1, local);
             policy(&mut lab, &app, if distinct { n } else { 0 }, RULES);
         }

@@ -20,7 +20,7 @@ impl World {
 
     fn local(&self, pod: u32) -> Local {
         let Endpoint { pod, uid, addresses } = self.0.endpoint(pod);
-        Local { pod, uid: uid.unwrap_or_default(), addresses }
+        Local { pod: pod.map(Name::from), uid: uid.unwrap_or_default(), addresses }
     }
 
     /// For the oracle.
@@ -47,8 +47,8 @@ impl World {
                 object.told(&key)
             }
             Happening::Gone("Namespace", _, name) => Event::NamespaceGone(name.clone()),
-            Happening::Gone("Pod", namespace, name) => Event::PodGone(Name::new((namespace.clone(), name.clone()))),
-            Happening::Gone(_, namespace, name) => Event::PolicyGone(Name::new((namespace.clone(), name.clone()))),
+            Happening::Gone("Pod", namespace, name) => Event::PodGone(Name::new(namespace, name)),
+            Happening::Gone(_, namespace, name) => Event::PolicyGone(Name::new(namespace, name)),
         };
         let About::Policy(touched, _) = about(&event) else { unreachable!("no story has nodes") };
         cluster.apply(event);

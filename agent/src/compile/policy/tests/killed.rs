@@ -214,10 +214,8 @@ fn small() -> (Node, Cluster, BTreeMap<u32, Local>) {
     lab.pod("db", "10.0.1.1", json!({"app": "db"}));
     lab.policy("p", json!({"ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "db"}}}]}]}));
     let address = "10.0.0.1".parse().unwrap();
-    let locals = BTreeMap::from([(
-        1,
-        Local { pod: Some(("a".into(), "web".into())), addresses: vec![address], ..Local::default() },
-    )]);
+    let locals =
+        BTreeMap::from([(1, Local { pod: Some(Name::new("a", "web")), addresses: vec![address], ..Local::default() })]);
     let mut node = Node::default();
     let mut first = Policies::resume(&node.catalogue, node.maps.pinned(), &lab.cluster, &locals);
     let all = steps(&mut first.policies, &first.change, &lab.cluster, &mut 0, true);
@@ -275,7 +273,7 @@ fn rules_and_labels_that_changed_while_the_agent_was_away_do_not_meet() {
         lab.pod(app, &ip, json!({"app": app}));
         locals.insert(
             slot,
-            Local { pod: Some(("a".into(), app.into())), addresses: vec![ip.parse().unwrap()], ..Local::default() },
+            Local { pod: Some(Name::new("a", app)), addresses: vec![ip.parse().unwrap()], ..Local::default() },
         );
         lab.policy(app, policy(app, "db"));
     }

@@ -25,12 +25,12 @@ impl Lab {
                     Event::Namespace(name, namespace)
                 }
                 Object::Pod(namespace, name, pod) => {
-                    let key = Name::new((namespace, name));
+                    let key = Name::from((namespace, name));
                     touched.push(Touched::Pod(Name::clone(&key)));
                     Event::Pod(key, pod)
                 }
                 Object::Policy(namespace, name, policy) => {
-                    let key = Name::new((namespace, name));
+                    let key = Name::from((namespace, name));
                     touched.push(Touched::Policy(Name::clone(&key)));
                     Event::Policy(key, policy)
                 }
@@ -47,8 +47,7 @@ impl Lab {
     }
 
     pub(super) fn endpoint(&mut self, slot: u32, name: &str, ip: &str) -> Change {
-        let local =
-            Local { pod: Some(("a".into(), name.into())), addresses: vec![ip.parse().unwrap()], ..Local::default() };
+        let local = Local { pod: Some(Name::new("a", name)), addresses: vec![ip.parse().unwrap()], ..Local::default() };
         self.policies.update(&self.cluster, [Touched::Endpoint(slot, Some(local))])
     }
 
@@ -169,7 +168,7 @@ fn an_object_with_another_uid_is_not_that_of_an_endpoint() {
     let of = |uid: &str| json!({"kind": "Pod", "metadata": {"namespace": "a", "name": "web", "uid": uid, "labels": {"app": "web"}}});
     let address = "10.0.0.1".parse().unwrap();
     let endpoint = |uid: &str| {
-        let (pod, uid) = (Some(("a".into(), "web".into())), uid.into());
+        let (pod, uid) = (Some(Name::new("a", "web")), uid.into());
         Touched::Endpoint(1, Some(Local { pod, uid, addresses: vec![address] }))
     };
     let isolated = |lab: &Lab| {
@@ -200,11 +199,7 @@ fn a_pod_that_nobody_told_yet_is_isolated_where_a_policy_may_select_it() {
     };
     lab.endpoint(1, "web", "10.0.0.1");
     assert_eq!(shut(&lab, 1), (true, true), "the namespace is unknown");
-    let lost = Local {
-        pod: Some((String::new(), String::new())),
-        addresses: vec!["10.0.0.9".parse().unwrap()],
-        ..Local::default()
-    };
+    let lost = Local { pod: Some(Name::new("", "")), addresses: vec!["10.0.0.9".parse().unwrap()], ..Local::default() };
     lab.policies.update(&lab.cluster, [Touched::Endpoint(2, Some(lost))]);
     lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
     assert_eq!(shut(&lab, 1), (false, false), "it has no policy");
@@ -247,7 +242,7 @@ fn what_the_api_would_refuse_allows_nothing_and_the_rest_counts() {
             {"from": [{"ipBlock": {"cidr": "nonsense"}}]},
         ]}),
     );
-    let policy = &lab.cluster.policies[&("a".to_owned(), "p".to_owned())];
+    let policy = &lab.cluster.policies[&Name::new("a", "p")];
     assert_eq!(policy.refused.len(), 3);
     for place in ["spec.ingress[0].from[0]", "spec.ingress[1].ports[0]", "spec.ingress[2].from[0]"] {
         assert!(policy.refused.iter().any(|why| why.starts_with(place)), "{place}: {:?}", policy.refused);

@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::model::{Cluster, NodeObject, PodObject, PolicyObject};
+use crate::model::{Cluster, Name, NodeObject, PodObject, PolicyObject};
 
 struct World {
     dir: TempDir,
@@ -146,7 +146,7 @@ fn a_copy_of_which_something_cannot_be_read_is_not_lived_by_and_is_mended() {
 
 #[test]
 fn a_kind_of_which_an_object_cannot_be_read_is_not_told_to_be_all_there() {
-    let key = || Key::Policy(("n".to_owned(), "p".to_owned()).into());
+    let key = || Key::Policy(Name::new("n", "p"));
     let bad = || News::Is(key(), Err("no selector".into()));
     let good = || News::Is(key(), Ok(Object::Policy("n".into(), "p".into(), PolicyObject::default())));
     let whole = [Event::Told(Kind::Policy)];
@@ -164,7 +164,7 @@ fn a_kind_of_which_an_object_cannot_be_read_is_not_told_to_be_all_there() {
         }
         assert!(events.ends_with(&whole) && world.told.problems().count() == 0, "{events:?}");
         // What was good once holds, over a restart too; what never was does not.
-        let other = News::Is(Key::Policy(("n".to_owned(), "q".to_owned()).into()), Err("no selector".into()));
+        let other = News::Is(Key::Policy(Name::new("n", "q")), Err("no selector".into()));
         for (bad, is_told) in [(bad(), true), (other, false)] {
             world.take(Kind::Policy, [News::Begin, good(), News::End]);
             let (mut again, _) = world.restart();
@@ -193,7 +193,7 @@ fn policy(name: &str, uid: &str) -> News {
 }
 
 fn no_policy(name: &str) -> News {
-    News::Gone(Key::Policy(("n".to_owned(), name.to_owned()).into()))
+    News::Gone(Key::Policy(Name::new("n", name)))
 }
 
 fn list(news: impl IntoIterator<Item = News>) -> Vec<News> {
@@ -214,12 +214,13 @@ fn listed(pods: Vec<News>, policies: Vec<News>) -> World {
 
 impl World {
     fn early(&self) -> Vec<&str> {
-        self.cluster.early.iter().map(|name| name.1.as_str()).collect()
+        self.cluster.early.iter().map(Name::name).collect()
     }
 
-    /// The policies, and the uid of each.
+    /// The policies, and the uid of each, one of these four.
     fn policies(&self) -> Vec<(&str, &str)> {
-        self.cluster.policies.iter().map(|(name, policy)| (name.1.as_str(), policy.uid.as_str())).collect()
+        let uid = |policy: &PolicyObject| ["1", "2", "3", "4"].into_iter().find(|uid| policy.uid == **uid).unwrap();
+        self.cluster.policies.iter().map(|(name, policy)| (name.name(), uid(policy))).collect()
     }
 }
 
@@ -234,7 +235,7 @@ fn a_pod_that_is_newer_than_the_policies_is_known_to_be_over_any_number_of_start
         // Policies cannot be listed.
         let pods = [pod("same", "web"), pod("other", "db"), pod("new", "db"), pod("gone", "db")];
         world.take(Kind::Pod, list(pods));
-        world.take(Kind::Pod, [News::Gone(Key::Pod(("n".to_owned(), "gone".to_owned()).into()))]);
+        world.take(Kind::Pod, [News::Gone(Key::Pod(Name::new("n", "gone")))]);
         world.take(Kind::Namespace, list([]));
         assert_eq!(world.early(), ["new", "other"], "start {start}");
     }
