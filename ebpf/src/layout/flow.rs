@@ -5,7 +5,8 @@
 //! outside destinations, whose next hop is kept here. What leaves the node's stack by an uplink is in zone 1 of the key, everything else in
 //! zone 0, since the same packet may have been a flow of its pod's link before it entered the stack.
 
-/// A direction of an IPv4 flow. Ports are network order; ICMP echo carries its identifier in both; other protocols carry 0.
+/// A direction of an IPv4 flow. Ports are network order. Of an ICMP query and its answer, who asks has the identifier for its port, and who
+/// answers the number after it; other protocols carry 0.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FlowKey4 {

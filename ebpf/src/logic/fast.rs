@@ -6,7 +6,7 @@
 use super::flow::life::{self, Found};
 use super::flow::{promote, timeout};
 use super::packet::{ETH_LEN, Window};
-use super::parse::{FIN, ICMP, ICMPV6, Parsed, Part, RST, SYN, TCP, UDP};
+use super::parse::{FIN, ICMP, ICMPV6, Parsed, Part, RST, SYN, TCP, UDP, query};
 use super::tables::{Entry, Table, Tables};
 use super::{FlowKey, Packet, Verdict, encap, forward};
 use crate::layout::flow::{HOOK_DOOR, NO_MTU};
@@ -92,7 +92,7 @@ impl Quick for FlowKey4 {
             return nothing;
         }
         let front = if matches!(proto, ICMP | ICMPV6) {
-            query(proto, window.get::<20, 1>(), window.get::<24, 2>())
+            asked(proto, window.get::<20, 1>(), window.get::<24, 2>())
         } else {
             front(packet, proto, L4_V4, window.get::<20, 4>())
         };
@@ -119,7 +119,7 @@ impl Quick for FlowKey6 {
             return nothing;
         }
         let front = if matches!(proto, ICMP | ICMPV6) {
-            query(proto, window.get::<40, 1>(), window.get::<44, 2>())
+            asked(proto, window.get::<40, 1>(), window.get::<44, 2>())
         } else {
             front(packet, proto, L4_V6, window.get::<40, 4>())
         };
@@ -176,12 +176,11 @@ fn front<P: Packet>(packet: &P, proto: u8, l4: usize, ports: [u8; 4]) -> Front {
     }
 }
 
-/// ICMP queries have their identifier for both ports; all other ICMP goes the slow way.
+/// ICMP queries and their answers; all other ICMP goes the slow way.
 #[inline(always)]
-fn query(proto: u8, [kind]: [u8; 1], id: [u8; 2]) -> Front {
-    let echo = if proto == ICMP { matches!(kind, 0 | 8) } else { matches!(kind, 128 | 129) };
-    let [i0, i1] = id;
-    Front { ports: u32::from_ne_bytes([i0, i1, i0, i1]), tcp: 0, len: if echo { 8 } else { 0 } }
+fn asked(proto: u8, [kind]: [u8; 1], identifier: [u8; 2]) -> Front {
+    let Some(([s0, s1], [d0, d1])) = query::ports(proto, kind, identifier) else { return NOTHING };
+    Front { ports: u32::from_ne_bytes([s0, s1, d0, d1]), tcp: 0, len: 8 }
 }
 
 /// Sends a packet of a known flow on; `None` leaves it to the slow program.

@@ -5,7 +5,7 @@
 //! (disjoint from ip_local_port_range and NodePorts), and each is asked for at the node's sockets all the same.
 
 use super::flow::life;
-use super::parse::{ICMP, ICMPV6, TCP, UDP};
+use super::parse::{ICMP, ICMPV6, TCP, UDP, query};
 use super::tables::{Insert, Table};
 use super::{FlowKey, Packet, Scratch, Tables};
 use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
@@ -44,21 +44,22 @@ pub fn open<K: FlowKey, P: Packet, T: Tables>(
     reverse.new_dst = key.src();
     reverse.new_dport = key.sport();
     if identifier {
-        // The identifier stands for both ports of a key, so both ends are rewritten; the far one to the address it has.
+        // Both ports of a key are made of the identifier, so both ends are rewritten; the far one to the address it has.
         forward.flags |= F_REWRITE_DST;
         forward.new_dst = key.dst();
         reverse.flags |= F_REWRITE_SRC;
         reverse.new_src = key.dst();
-        reverse.new_sport = key.sport();
+        reverse.new_sport = key.dport();
     }
-    let ports = matches!(key.proto(), TCP | UDP) || (identifier && key.sport() != [0; 2]);
+    // An answer that nobody asked for is none that could be told from others by an identifier of ours.
+    let ports = matches!(key.proto(), TCP | UDP) || (identifier && query::is_asked(key.sport(), key.dport()));
     let least = u32::from(config.masq_min);
     let range = u32::from(config.masq_max).wrapping_sub(least).wrapping_add(1) & 0xffff;
     // Random, so that nobody outside can guess the next one (RFC 6056).
     let port = if ports { ((least + p.random() % range.max(1)) as u16).to_be_bytes() } else { key.sport() };
     forward.new_sport = port;
     if identifier {
-        forward.new_dport = port;
+        forward.new_dport = if ports { query::after(port) } else { key.dport() };
     }
     let socket = matches!(key.proto(), TCP | UDP);
     let in_use = socket && p.socket_uses(key.proto(), &source, port, &key.dst(), key.dport());

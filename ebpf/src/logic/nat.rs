@@ -3,12 +3,12 @@
 //! Invariant: checksums change by the kernel's helpers only, by the difference of what they cover. A sum made by hand breaks a packet
 //! whose checksum the device still has to finish (CHECKSUM_PARTIAL) or has handed in whole (CHECKSUM_COMPLETE).
 //!
-//! What carries ports is rewritten with them: TCP, UDP, and ICMP queries by their identifier, which stands for both ports of the key. An
-//! entry that changes the identifier therefore has both `F_REWRITE_SRC` and `F_REWRITE_DST`, with the same new "port". SCTP's ports are
+//! What carries ports is rewritten with them: TCP, UDP, and ICMP queries by their identifier, which both ports of the key are made of. An
+//! entry that changes the identifier therefore has both `F_REWRITE_SRC` and `F_REWRITE_DST`, with new "ports" of both ends. SCTP's ports are
 //! covered by a CRC that nobody can correct by a difference, so SCTP and all other protocols change by address alone.
 
 use super::packet::csum;
-use super::parse::{ICMP, ICMPV6, Part, TCP, UDP};
+use super::parse::{ICMP, ICMPV6, Part, TCP, UDP, query};
 use super::{FlowKey, Packet, Parsed, checksum};
 use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
 use crate::layout::{Addr, DropReason, FlowEntry};
@@ -40,8 +40,12 @@ impl Change {
             let addresses = address_diff::<K>(&key.dst(), &entry.new_dst);
             change.addresses = checksum::add(change.addresses, addresses);
             let ports = checksum::diff(checksum::of2(key.dport()), checksum::of2(entry.new_dport));
-            // An identifier is one number in the packet, though it stands for two in the key.
-            change.ports = if is_query(key.proto()) { ports } else { checksum::add(change.ports, ports) };
+            change.ports = checksum::add(change.ports, ports);
+        }
+        if is_query(key.proto()) {
+            // One number in the packet, though two of the key are made of it.
+            change.ports =
+                identifiers(key, entry).map_or(0, |(old, new)| checksum::diff(checksum::of2(old), checksum::of2(new)));
         }
         change
     }
@@ -96,10 +100,7 @@ fn transport<K: FlowKey, P: Packet>(
         p.l4_csum_replace(at, 0, change.addresses, csum::PSEUDO_HDR | sum.flags | v6)?;
     }
     if is_query(proto) {
-        let new = if change.source { entry.new_sport } else { entry.new_dport };
-        if new == parsed.key.sport() {
-            return Some(());
-        }
+        let Some((_, new)) = identifiers(&parsed.key, entry) else { return Some(()) };
         p.l4_csum_replace(at, 0, change.ports, sum.flags)?;
         return p.replace(parsed.l4 + 4, &new);
     }
@@ -113,10 +114,18 @@ fn transport<K: FlowKey, P: Packet>(
     Some(())
 }
 
-/// Whether the identifier stands for the ports.
+/// Whether the ports are made of an identifier, where there is one.
 #[inline(always)]
 pub(super) const fn is_query(proto: u8) -> bool {
     matches!(proto, ICMP | ICMPV6)
+}
+
+/// The identifier of packets of `key`, and what `entry` makes of it; `None`: it stays.
+#[inline(always)]
+pub(super) fn identifiers<K: FlowKey>(key: &K, entry: &FlowEntry) -> Option<([u8; 2], [u8; 2])> {
+    let both = F_REWRITE_SRC | F_REWRITE_DST;
+    let (old, new) = (query::identifier(key.sport(), key.dport()), query::identifier(entry.new_sport, entry.new_dport));
+    if entry.flags & both == both && old != new { Some((old, new)) } else { None }
 }
 
 /// Offset of the source address in an IP header.

@@ -3,6 +3,7 @@
 //! Invariant: what is returned was checked against the packet's length, each header whole; nothing here depends on a checksum. TCP, UDP
 //! and SCTP are never passed without their ports, but for later fragments, which have none.
 
+pub mod query;
 mod transport;
 mod v4;
 mod v6;

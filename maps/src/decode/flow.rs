@@ -16,7 +16,7 @@ use super::{
 };
 use crate::tables;
 
-const KEY_HELP: &str = "PROTOCOL SOURCE:PORT DESTINATION:PORT [ZONE] (ICMP echo: its identifier twice; zone 1: out of the stack, 2: fragments without a first one)";
+const KEY_HELP: &str = "PROTOCOL SOURCE:PORT DESTINATION:PORT [ZONE] (ICMP echo: the identifier at the end that asks, the number after it at the other; zone 1: out of the stack, 2: fragments without a first one)";
 const EXAMPLE4: &str = "tcp 10.0.0.1:80 10.0.0.2:1234";
 const EXAMPLE6: &str = "udp [fd00::1]:53 [fd00::2]:1234";
 

@@ -137,7 +137,7 @@ impl Question {
     pub(crate) fn key(&self, mine: u16) -> Key {
         let (sport, dport, proto, zone) = match self.carried {
             Carried::To(protocol, port) => (mine, port, number(protocol), 0),
-            Carried::Echo => (mine, mine, if self.from.address.is_ipv4() { 1 } else { 58 }, 0),
+            Carried::Echo => (mine, mine.wrapping_add(1), if self.from.address.is_ipv4() { 1 } else { 58 }, 0),
             Carried::Loose(protocol) => (0, 0, number(protocol), ZONE_LOOSE),
         };
         let (sport, dport) = (sport.to_be_bytes(), dport.to_be_bytes());

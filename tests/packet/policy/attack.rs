@@ -25,10 +25,12 @@ const ICMPV6: u8 = 58;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// Pods of this node. `B` may be entered by `A` on TCP port 80 and UDP port 53 and may open nothing; `A` and `C` are held to nothing.
+/// Pods of this node. `B` may be entered by `A` on TCP port 80 and UDP port 53, and by `FRIEND`, and may open nothing; `A` and `C` are held to nothing.
 const A: u32 = 0;
 const B: u32 = 1;
 const C: u32 = 2;
+/// Outside.
+const FRIEND: &str = "198.51.100.7";
 /// Ports of `B` that nobody may enter.
 const SHUT: u16 = 22;
 
@@ -42,7 +44,8 @@ fn policed(plane: &mut Plane) {
             "podSelector": {"matchLabels": {"app": "b"}}, "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "a"}}}],
                          "ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]},
-                        {"from": [{"ipBlock": {"cidr": "203.0.113.0/24"}}], "ports": [{"port": 53, "protocol": "UDP"}]}]}}),
+                        {"from": [{"ipBlock": {"cidr": "203.0.113.0/24"}}], "ports": [{"port": 53, "protocol": "UDP"}]},
+                        {"from": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]}]}}),
     ];
     let mut cluster = Cluster::default();
     for object in objects {
@@ -417,6 +420,28 @@ fn an_answer_is_no_way_in() {
                 assert!(outcome.is(DropReason::PolicyEgress), "after {end}: {outcome:?}");
                 assert_eq!(sends(plane, A, &ip.tcp(1000, 80, flags::ACK, 4, 4)), Outcome::Passed, "what is left of it");
                 assert_eq!(sends(plane, A, &ip.tcp(1000, 80, flags::RST, 4, 4)), Outcome::Passed);
+            }
+        }
+    });
+}
+
+/// Its identifier is all that a query shares with an answer.
+#[test]
+fn who_is_asked_gets_no_leave_to_ask() {
+    on_a_plane(|plane| {
+        let ip = Ip::new(FRIEND.parse::<IpAddr>().expect("an address"), address(B, false));
+        let query = |ip: &Ip, kind: u8, [i0, i1]: [u8; 2]| {
+            let message = |sum: [u8; 2]| [&[kind, 0][..], &sum, &[i0, i1, 0, 1], &[0; 12]].concat();
+            ip.packet(ICMP, &message(checksum(&[&message([0; 2])])))
+        };
+        for (asks, answers) in [(8, 0), (13, 14), (15, 16)] {
+            for id in [0_u16, 1, 7, 8, 9, 0x7fff, 0x8000, 0xfffe, 0xffff].map(u16::to_be_bytes) {
+                assert_eq!(plane.arrives(&query(&ip, asks, id)).expect("a run"), Outcome::Passed, "{asks} {id:?}");
+                let outcome = sends(plane, B, &query(&ip.reversed(), asks, id));
+                assert!(outcome.is(DropReason::PolicyEgress), "{asks} {id:?}: {outcome:?}");
+                assert_eq!(sends(plane, B, &query(&ip.reversed(), answers, id)), Outcome::Passed, "{answers} {id:?}");
+                let outcome = sends(plane, B, &query(&ip.reversed(), asks, id));
+                assert!(outcome.is(DropReason::PolicyEgress), "{asks} {id:?}, once it has answered: {outcome:?}");
             }
         }
     });

@@ -3,7 +3,7 @@
 //! Invariant: nothing behind the quoted transport header's first 8 bytes is needed; what is there is corrected, what is not is left.
 
 use super::super::nat::{self, Transport};
-use super::super::parse::{ICMP, ICMPV6, SCTP, TCP, UDP};
+use super::super::parse::{ICMP, ICMPV6, SCTP, TCP, UDP, query};
 use super::super::{FlowKey, Packet, checksum};
 use crate::layout::flow::{F_REWRITE_DST, F_REWRITE_SRC};
 use crate::layout::{Addr, FlowEntry};
@@ -90,8 +90,7 @@ fn ports<P: Packet>(p: &mut P, proto: u8, l4: usize) -> Option<([u8; 2], [u8; 2]
         return Some(([s0, s1], [d0, d1]));
     }
     // Only a query is ever quoted as part of a flow; an error is answered with none.
-    let query = if proto == ICMP { matches!(s0, 0 | 8 | 13..=16) } else { matches!(s0, 128 | 129) };
-    if query { Some(([i0, i1], [i0, i1])) } else { None }
+    query::ports(proto, s0, [i0, i1])
 }
 
 impl Quote {
@@ -131,9 +130,9 @@ impl Quote {
     fn rewrite_ports<K: FlowKey, P: Packet>(&self, p: &mut P, answers: &K, entry: &FlowEntry) -> Option<u32> {
         let proto = answers.proto();
         if nat::is_query(proto) {
-            let new = if entry.flags & F_REWRITE_DST != 0 { entry.new_dport } else { entry.new_sport };
+            let Some((old, new)) = nat::identifiers(answers, entry) else { return Some(0) };
             p.replace(self.l4 + 4, &new)?;
-            return Some(checksum::diff(checksum::of2(answers.dport()), checksum::of2(new)));
+            return Some(checksum::diff(checksum::of2(old), checksum::of2(new)));
         }
         let mut ports = 0;
         if !matches!(proto, TCP | UDP) {

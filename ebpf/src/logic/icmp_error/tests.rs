@@ -1,6 +1,6 @@
 //! Errors from a router, from the far end and from the pod, about packets whose ends were rewritten: the receiver finds its own packet.
 
-use super::super::parse::Parse;
+use super::super::parse::{Parse, query};
 use super::super::tables::Insert;
 use super::super::testing::{FakePacket, FakeTables, build, verify};
 use super::*;
@@ -35,14 +35,15 @@ fn flow<K: FlowKey>(proto: u8) -> Flow<K> {
     let echo = matches!(proto, 1 | 58);
     let (port, far, masq) = match proto {
         6 | 17 => (PORT, FAR, MASQ),
-        1 | 58 => (PORT, PORT, MASQ),
+        1 | 58 => (PORT, query::after(PORT), MASQ),
         _ => ([0; 2], [0; 2], [0; 2]),
     };
     let mut forward = FlowEntry { flags: F_REWRITE_SRC, new_src: node, new_sport: masq, ..FlowEntry::default() };
     let mut reverse = FlowEntry { flags: F_REWRITE_DST, new_dst: pod, new_dport: port, ..FlowEntry::default() };
     if echo {
-        forward = FlowEntry { flags: F_REWRITE_SRC | F_REWRITE_DST, new_dst: out, new_dport: masq, ..forward };
-        reverse = FlowEntry { flags: F_REWRITE_SRC | F_REWRITE_DST, new_src: out, new_sport: port, ..reverse };
+        forward =
+            FlowEntry { flags: F_REWRITE_SRC | F_REWRITE_DST, new_dst: out, new_dport: query::after(masq), ..forward };
+        reverse = FlowEntry { flags: F_REWRITE_SRC | F_REWRITE_DST, new_src: out, new_sport: far, ..reverse };
     }
     let opener = K::of(&pod, &out, port, far, proto);
     let replies = opener.opposite(&forward);
@@ -55,11 +56,13 @@ fn packet<K: FlowKey>(key: &K, payload: usize) -> Vec<u8> {
     let data = vec![0x5a; payload];
     let (s4, d4, s6, d6) = (key.src().to_v4(), key.dst().to_v4(), key.src().0, key.dst().0);
     let (src, dst): (&[u8], &[u8]) = if K::V6 { (&s6, &d6) } else { (&s4, &d4) };
+    let asked = query::is_asked(key.sport(), key.dport());
+    let [i0, i1] = query::identifier(key.sport(), key.dport());
     let transport = match key.proto() {
         6 => build::tcp(src, dst, sport, dport, 0x10, &data),
         17 => build::udp(src, dst, sport, dport, &data),
-        1 => build::icmp(8, 0, [key.sport()[0], key.sport()[1], 0, 1], &data, None),
-        58 => build::icmp(128, 0, [key.sport()[0], key.sport()[1], 0, 1], &data, Some((s6, d6))),
+        1 => build::icmp(if asked { 8 } else { 0 }, 0, [i0, i1, 0, 1], &data, None),
+        58 => build::icmp(if asked { 128 } else { 129 }, 0, [i0, i1, 0, 1], &data, Some((s6, d6))),
         _ => data,
     };
     let frame =
@@ -119,7 +122,7 @@ fn a_router_outside_tells_the_pod_about_its_own_packet() {
 
 #[test]
 fn the_pods_own_error_reaches_the_far_end_as_the_nodes() {
-    for proto in [6, 17] {
+    for proto in [6, 17, 1] {
         let flow = flow::<FlowKey4>(proto);
         // The reply as it reached the pod, and as the far end sent it.
         let seen = packet(&flow.opener.swapped(), 100);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::parse::query;
 use super::super::testing::{FakePacket, FakeTables, build};
 use super::*;
 use crate::layout::{FlowKey4, FlowKey6, Uplink};
@@ -25,7 +26,7 @@ fn packet() -> FakePacket {
 }
 
 fn key(sport: u16, proto: u8) -> FlowKey4 {
-    let dport = if proto == ICMP { sport } else { 53 };
+    let dport = if proto == ICMP { sport + 1 } else { 53 };
     FlowKey4::of(&Addr::v4(POD4), &Addr::v4(OUT4), sport.to_be_bytes(), dport.to_be_bytes(), proto)
 }
 
@@ -52,7 +53,7 @@ fn replies_find_the_way_back() {
         let replies = key.opposite(&scratch.forward);
         assert_eq!((replies.src, replies.dst), (OUT4, NODE4));
         assert!(u16::from_be_bytes(replies.dport) >= 61_000);
-        assert_eq!(replies.sport, if proto == ICMP { replies.dport } else { 53_u16.to_be_bytes() });
+        assert_eq!(replies.sport, if proto == ICMP { query::after(replies.dport) } else { 53_u16.to_be_bytes() });
         let entry = *t.flow4_new.borrow()[&replies].borrow();
         assert_eq!(entry.target, 33, "the entry that was filled");
         assert_eq!(replies.opposite(&entry), key, "and it leads back to the pod");

@@ -105,13 +105,18 @@ fn a_partial_checksum_covers_the_new_addresses_and_no_ports() {
 #[test]
 fn an_echo_changes_its_identifier() {
     let echo = build::icmp(8, 0, [0x11, 0x22, 0, 7], b"ping", None);
-    let p = rewritten::<FlowKey4>(build::ipv4(POD4, OUT4, 1, &echo), &entry::<FlowKey4>(BOTH, 0x3344, 0x3344));
+    let p = rewritten::<FlowKey4>(build::ipv4(POD4, OUT4, 1, &echo), &entry::<FlowKey4>(BOTH, 0x3344, 0x3345));
     verify(&p.bytes);
     assert_eq!(p.bytes[38..42], [0x33, 0x44, 0, 7]);
     let echo = build::icmp(128, 0, [0x11, 0x22, 0, 7], b"ping", Some((POD6, OUT6)));
-    let p = rewritten::<FlowKey6>(build::ipv6(POD6, OUT6, 58, &echo), &entry::<FlowKey6>(BOTH, 0x3344, 0x3344));
+    let p = rewritten::<FlowKey6>(build::ipv6(POD6, OUT6, 58, &echo), &entry::<FlowKey6>(BOTH, 0x3344, 0x3345));
     verify(&p.bytes);
     assert_eq!(p.bytes[58..62], [0x33, 0x44, 0, 7]);
+    // And its answer.
+    let answer = build::icmp(0, 0, [0x33, 0x44, 0, 7], b"ping", None);
+    let p = rewritten::<FlowKey4>(build::ipv4(POD4, OUT4, 1, &answer), &entry::<FlowKey4>(BOTH, 0x1123, 0x1122));
+    verify(&p.bytes);
+    assert_eq!(p.bytes[38..42], [0x11, 0x22, 0, 7]);
 }
 
 #[test]

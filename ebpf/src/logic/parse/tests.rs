@@ -35,10 +35,10 @@ fn options_move_the_transport_header() {
 }
 
 #[test]
-fn an_echo_has_its_identifier_for_both_ports_and_its_answer_the_key_turned_round() {
+fn an_echo_has_its_identifier_for_a_port_and_its_answer_the_key_turned_round() {
     let ask = parse::<FlowKey4>(build::ipv4(A, B, ICMP, &build::icmp(8, 0, [7, 8, 0, 1], b"x", None))).unwrap();
     let answer = parse::<FlowKey4>(build::ipv4(B, A, ICMP, &build::icmp(0, 0, [7, 8, 0, 1], b"x", None))).unwrap();
-    assert_eq!((ask.key.sport, ask.key.dport), ([7, 8], [7, 8]));
+    assert_eq!((ask.key.sport, ask.key.dport), ([7, 8], [7, 9]));
     assert_eq!(ask.key.swapped(), answer.key);
     let error = parse::<FlowKey4>(build::ipv4(A, B, ICMP, &build::icmp(3, 1, [0; 4], &[0x45; 28], None))).unwrap();
     assert!(error.is_icmp_error() && !ask.is_icmp_error());

@@ -1,6 +1,6 @@
 //! The upper-layer header: ports, TCP flags, ICMP type and identifier.
 
-use super::{ICMP, ICMPV6, SCTP, TCP, UDP};
+use super::{ICMP, ICMPV6, SCTP, TCP, UDP, query};
 use crate::layout::DropReason;
 use crate::logic::Packet;
 
@@ -53,20 +53,9 @@ pub(super) fn parse<P: Packet>(packet: &mut P, proto: u8, l4: usize) -> Result<T
         }
         ICMP | ICMPV6 => {
             transport.icmp_type = s0;
-            let id = if has_identifier(proto, s0) { [i0, i1] } else { [0; 2] };
-            transport.sport = id;
-            transport.dport = id;
+            (transport.sport, transport.dport) = query::ports(proto, s0, [i0, i1]).unwrap_or_default();
         }
         _ => {}
     }
     Ok(transport)
-}
-
-/// Queries and their answers carry an identifier: RFC 792 (echo, timestamp, information), RFC 4443 (echo).
-#[inline(always)]
-fn has_identifier(proto: u8, icmp_type: u8) -> bool {
-    match proto {
-        ICMP => matches!(icmp_type, 0 | 8 | 13 | 14 | 15 | 16),
-        _ => matches!(icmp_type, 128 | 129),
-    }
 }

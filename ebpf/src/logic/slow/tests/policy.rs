@@ -148,7 +148,7 @@ fn what_has_no_ports_is_asked_about_port_0() {
     assert_eq!(a_sends(&tables, echo(A, B, 80, LINK_A)), INGRESS);
     allow(&mut tables, 0, ICMP, 0, 73);
     assert_eq!(a_sends(&tables, echo(A, B, 80, LINK_A)), Verdict::peer(LINK_B));
-    let allowed = entry(&tables, &key(A, B, (80, 80), ICMP), Table::Probation).unwrap();
+    let allowed = entry(&tables, &key(A, B, (80, 81), ICMP), Table::Probation).unwrap();
     assert_eq!(allowed.ingress_cookie, 73);
     // ESP, whose first bytes are no ports.
     let esp = || FakePacket::new(build::ipv4(A, B, 50, &[0, 80, 0, 80, 0, 0, 0, 1]), LINK_A);
