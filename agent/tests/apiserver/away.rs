@@ -62,8 +62,21 @@ fn what_happened_meanwhile_is_found_and_a_restart_meanwhile_knows_what_was_known
     follower.wait("what went meanwhile", |seen| place.find_pod(&seen.cluster, "stays").is_none());
     follower.wait("no problem", |seen| seen.problems.is_empty());
     let seen = follower.seen();
-    let again = seen.events[said..].iter().filter(|event| format!("{event:?}").contains("\"away\"")).count();
+    let of_ours = |text: String| text.contains("away/") || text.contains("\"away\"");
+    let again = seen.events[said..].iter().filter(|event| of_ours(format!("{event:?}"))).count();
     assert_eq!(again, 1, "and says nothing twice");
+    drop(seen);
+
+    // After a while nobody knows any more what else there is.
+    proxy.set(Traffic::Cut);
+    follower.wait("policies and namespaces are only remembered", |seen| {
+        seen.cluster.remembered == BTreeSet::from(Kind::JUDGES)
+    });
+    follower.wait_problem("new pods are isolated");
+    place.policy("meanwhile", "web");
+    proxy.set(Traffic::Passes);
+    follower.wait("they are listed again", |seen| seen.cluster.remembered.is_empty() && seen.problems.is_empty());
+    assert!(place.find_policy(&follower.seen().cluster, "meanwhile").is_some());
 }
 
 #[test]

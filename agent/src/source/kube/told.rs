@@ -1,13 +1,13 @@
 //! What was told, against what the apiserver says now.
 //!
 //! Invariant: a kind is told to be all there once it was listed to its end and of each of its objects is known what it said last, and no
-//! more while it is listed anew. No policy that was told changes or goes while pods or policies are still to be listed: it may be that a pod
-//! has other labels by now, and what it was before would be held to no policy. Of a policy that is held back neither model nor copy know, and
+//! more while it is listed anew. No policy that was told goes, or isolates others, while pods or policies are still to be listed: it may be that
+//! a pod has other labels by now, and what it was before would be held to no policy. Of what is held back neither model nor copy know, and
 //! policies are only remembered then, so that no pod is judged that is newer.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
-    hash::Hasher as _,
+    hash::{Hash as _, Hasher as _},
     mem,
     path::Path,
 };
@@ -46,6 +46,8 @@ pub(super) enum News {
 struct Known {
     /// Of what it said: the same is not told twice.
     print: u64,
+    /// Of a policy, a print of whom it isolates.
+    whom: u32,
     /// The last list that had it.
     round: u32,
 }
@@ -71,7 +73,7 @@ pub(super) struct Told {
     commons: Commons,
     copy: DiskCopy<Key>,
     early: Early,
-    /// Policies that changed or went, until pods and policies are listed.
+    /// Policies that isolate others or went, until pods and policies are listed.
     late: BTreeMap<Key, Late>,
     /// Objects that cannot be read, why, and the last list that had them.
     unreadable: BTreeMap<Key, (String, u32)>,
@@ -89,10 +91,10 @@ impl Told {
         let mut events = Vec::new();
         let mut copy = DiskCopy::open(path, |key: Key, mut object: Object, text| {
             commons.share(&mut object);
+            let known = Known { print: print(text), whom: whom(&object), round: 0 };
             let event = object.told(&key);
             early.know(&event);
             events.push(event);
-            let known = Known { print: print(text), round: 0 };
             kinds[kind(&key) as usize].known.insert(key, known);
         })?;
         if copy.is_whole() {
@@ -154,11 +156,11 @@ impl Told {
                     }
                 };
                 let print = print(&text);
-                let before = of.known.insert(key.clone(), Known { print, round: of.round });
+                let now = Known { print, whom: whom(&object), round: of.round };
+                let before = of.known.insert(key.clone(), now);
                 if before.as_ref().is_none_or(|known| known.print != print) {
                     self.commons.share(&mut object);
-                    let is_new = before.is_none() && !self.late.contains_key(&key);
-                    self.change(key, Some((object, text)), is_new, events);
+                    self.change(key, Some((object, text)), before, events);
                 }
             }
             News::Is(key, Err(why)) => {
@@ -171,8 +173,8 @@ impl Told {
             }
             News::Gone(key) => {
                 self.unreadable.remove(&key);
-                if of.known.remove(&key).is_some() {
-                    self.change(key, None, false, events);
+                if let Some(before) = of.known.remove(&key) {
+                    self.change(key, None, Some(before), events);
                 }
             }
             News::End => {
@@ -180,8 +182,8 @@ impl Told {
                 let round = of.round;
                 self.unreadable.retain(|key, (_, last)| self::kind(key) != kind || *last == round);
                 let gone: Vec<_> = of.known.extract_if(.., |_, known| known.round != round).collect();
-                for (key, _) in gone {
-                    self.change(key, None, false, events);
+                for (key, before) in gone {
+                    self.change(key, None, Some(before), events);
                 }
             }
         }
@@ -201,14 +203,17 @@ impl Told {
     }
 
     /// An object is like this now, or gone.
-    fn change(&mut self, key: Key, now: Late, is_new: bool, events: &mut Vec<Event>) {
+    fn change(&mut self, key: Key, now: Late, before: Option<Known>, events: &mut Vec<Event>) {
+        let was_late = self.late.remove(&key).is_some();
+        let whom = now.as_ref().map(|(object, _)| whom(object));
         // A new one ends nobody's isolation.
-        if !is_new && kind(&key) == Kind::Policy && self.holds_back() {
+        let is_of_others = was_late || before.as_ref().is_some_and(|before| Some(before.whom) != whom);
+        if is_of_others && kind(&key) == Kind::Policy && self.holds_back() {
             self.late.insert(key, now);
             self.take_back(Kind::Policy, events);
             return;
         }
-        self.tell(key, now, is_new, events);
+        self.tell(key, now, before.is_none() && !was_late, events);
     }
 
     fn tell(&mut self, key: Key, now: Late, is_new: bool, events: &mut Vec<Event>) {
@@ -258,7 +263,7 @@ impl Told {
         let unreadable = self.unreadable.iter().map(|(key, (why, _))| format!("{key:?}: {why}"));
         let late = (!self.late.is_empty()).then(|| {
             format!(
-                "networkpolicies: {} changed or went, which counts once pods and policies are listed",
+                "networkpolicies: {} isolate others or went, which counts once pods and policies are listed",
                 self.late.len()
             )
         });
@@ -273,6 +278,14 @@ fn kind(key: &Key) -> Kind {
         Key::Policy(..) => Kind::Policy,
         Key::Pod(..) => Kind::Pod,
     }
+}
+
+fn whom(object: &Object) -> u32 {
+    let Object::Policy(_, _, policy) = object else { return 0 };
+    let mut hasher = DefaultHasher::new();
+    (&policy.subject, policy.ingress.is_some(), policy.egress.is_some()).hash(&mut hasher);
+    let [.., a, b, c, d] = hasher.finish().to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 fn print(text: &RawValue) -> u64 {

@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::model::{Cluster, Name, NodeObject, PodObject, PolicyObject};
+use crate::model::{Cluster, Name, NodeObject, PodObject, PolicyObject, Requirement, Selector};
 
 struct World {
     dir: TempDir,
@@ -186,8 +186,13 @@ fn pod(name: &str, app: &str) -> News {
     News::Is(Key::of(&object), Ok(object))
 }
 
+/// One that isolates pods with a label of its uid.
 fn policy(name: &str, uid: &str) -> News {
-    let object = PolicyObject { uid: uid.into(), ..PolicyObject::default() };
+    let subject = Selector([Requirement::Exists(uid.into())].into_iter().collect());
+    rules(name, PolicyObject { uid: uid.into(), subject, ..PolicyObject::default() })
+}
+
+fn rules(name: &str, object: PolicyObject) -> News {
     let object = Object::Policy("n".into(), name.into(), object);
     News::Is(Key::of(&object), Ok(object))
 }
@@ -255,7 +260,7 @@ fn a_policy_changes_or_goes_only_once_pods_are_listed() {
     let mixed = [("changed", "1"), ("gone", "1"), ("new", "1"), ("same", "1")];
     assert_eq!(world.policies(), mixed, "a pod may have other labels by now");
     assert!(world.cluster.is_old(), "so a pod that is newer is not judged");
-    assert!(world.told.problems().any(|problem| problem.contains("2 changed or went")));
+    assert!(world.told.problems().any(|problem| problem.contains("2 isolate others or went")));
     // Nor does the copy know more.
     let (mut world, _) = world.restart();
     assert_eq!(world.policies(), mixed);
@@ -272,6 +277,39 @@ fn a_policy_changes_or_goes_only_once_pods_are_listed() {
     assert_eq!(world.told.problems().count(), 0);
     let (world, _) = world.restart();
     assert_eq!((world.policies(), world.early()), (after.into(), vec![]));
+}
+
+#[test]
+fn other_rules_for_the_same_pods_wait_for_nobody() {
+    let of = |uid: &str, egress: bool| {
+        let egress = egress.then(|| [].into());
+        rules("p", PolicyObject { uid: uid.into(), ingress: Some([].into()), egress, ..PolicyObject::default() })
+    };
+    let (mut world, _) = listed(vec![], vec![of("1", false)]).restart();
+    world.take(Kind::Namespace, list([]));
+    world.take(Kind::Policy, list([of("2", false)]));
+    assert_eq!((world.policies(), world.cluster.is_old()), (vec![("p", "2")], false));
+    // Another direction is another isolation.
+    world.take(Kind::Policy, [of("3", true)]);
+    assert_eq!((world.policies(), world.cluster.is_old()), (vec![("p", "2")], true));
+    world.take(Kind::Policy, [of("4", true)]);
+    assert_eq!(world.policies(), [("p", "2")], "what came before waits");
+    world.take(Kind::Pod, list([]));
+    assert_eq!((world.policies(), world.cluster.is_old()), (vec![("p", "4")], false));
+}
+
+#[test]
+fn what_waits_and_is_not_in_the_next_list_is_gone() {
+    let (mut world, _) = listed(vec![], vec![policy("a", "1"), policy("b", "1")]).restart();
+    for kind in [Kind::Namespace, Kind::Pod] {
+        world.take(kind, list([]));
+    }
+    // A list that ends before its end.
+    world.take(Kind::Policy, [News::Begin, policy("a", "2")]);
+    world.take(Kind::Policy, list([policy("b", "1")]));
+    assert_eq!((world.policies(), world.cluster.is_old()), (vec![("b", "1")], false));
+    let (world, _) = world.restart();
+    assert_eq!(world.policies(), [("b", "1")]);
 }
 
 #[test]
