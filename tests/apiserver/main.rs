@@ -1,6 +1,7 @@
 //! A node whose agent gets the cluster from a real apiserver. What the watch itself does is in the agent's own tests.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking, wherever it does")]
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -33,14 +34,20 @@ fn wait_for(what: &str, node: &Node, mut holds: impl FnMut() -> bool) {
 
 /// A node whose agent watches an apiserver that is in the node's namespace, as a kubeconfig's user.
 fn start(user: impl FnOnce(&Apiserver) -> Value) -> (Lab, Apiserver) {
-    let mut lab = Lab::build(Options { nodes: vec![Subnet::Near], ..Options::default() }).unwrap();
-    let server = Apiserver::inside(lab.nodes[0].space.try_clone().unwrap(), &[]).unwrap();
+    let (mut lab, server) = before_the_start();
     let config = server.kubeconfig("config", SERVER, &user(&server)).unwrap();
     lab.nodes[0].set_source(&["--source", "kube", "--kubeconfig", config.to_str().unwrap()]);
-    let manifest = lab.nodes[0].manifest.clone();
+    lab.start_agents().unwrap();
+    (lab, server)
+}
+
+/// A node without agent, and an apiserver that knows it.
+fn before_the_start() -> (Lab, Apiserver) {
+    let lab = Lab::build(Options { nodes: vec![Subnet::Near], ..Options::default() }).unwrap();
+    let server = Apiserver::inside(lab.nodes[0].space.try_clone().unwrap(), &[]).unwrap();
+    let manifest = &lab.nodes[0].manifest;
     let addresses: Vec<_> = manifest.addresses.iter().map(ToString::to_string).collect();
     announce(&server, "n1", &addresses, &manifest.pod_cidrs);
-    lab.start_agents().unwrap();
     (lab, server)
 }
 
@@ -118,22 +125,25 @@ fn rules(but: &str) -> Value {
     kinds.map(|kind| rule(if kind == "networkpolicies" { "networking.k8s.io" } else { "" }, kind)).collect()
 }
 
+const GROUP: &str = "rbac.authorization.k8s.io";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// Gives somebody a role with these rules.
+fn give(server: &Apiserver, rules: &Value, to: &Value) {
+    let role = json!({"metadata": {"name": "osmia"}, "rules": rules});
+    server.create(&format!("{RBAC}/clusterroles"), &role).unwrap();
+    let role = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": "osmia"});
+    let binding = json!({"metadata": {"name": "osmia"}, "roleRef": role, "subjects": [to]});
+    server.create(&format!("{RBAC}/clusterrolebindings"), &binding).unwrap();
+}
+
 #[test]
 fn a_first_start_that_may_not_list_policies_isolates_new_pods_until_it_may() {
-    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
     let (lab, server) = start(|server| {
         let identity = server.user("osmia-n1", "osmia").unwrap();
         fs::write(server.file("n1.crt"), identity.certificate).unwrap();
         fs::write(server.file("n1.key"), identity.key).unwrap();
-        let role = json!({"metadata": {"name": "osmia"}, "rules": rules("networkpolicies")});
-        server.create(&format!("{RBAC}/clusterroles"), &role).unwrap();
-        let group = "rbac.authorization.k8s.io";
-        let binding = json!({
-            "metadata": {"name": "osmia"},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "osmia"},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": "osmia-n1"}],
-        });
-        server.create(&format!("{RBAC}/clusterrolebindings"), &binding).unwrap();
+        give(server, &rules("networkpolicies"), &json!({"apiGroup": GROUP, "kind": "User", "name": "osmia-n1"}));
         json!({"client-certificate": "n1.crt", "client-key": "n1.key"})
     });
     let deny = json!({"metadata": {"name": "deny"}, "spec": {"podSelector": {"matchLabels": {"app": "b"}}}});
@@ -149,6 +159,39 @@ fn a_first_start_that_may_not_list_policies_isolates_new_pods_until_it_may() {
     server.patch(&format!("{RBAC}/clusterroles/osmia"), &json!({"rules": rules("")})).unwrap();
     wait_for("that policy begins", &lab.nodes[0], || reaches(&b, &a).is_ok());
     reaches(&a, &b).unwrap_err();
+}
+
+/// What a kubelet gives to a pod: two variables and three files.
+#[test]
+fn an_agent_in_a_pod_needs_no_more_than_its_service_account() {
+    const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+    const FILES: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let (mut lab, server) = before_the_start();
+    server.create(ACCOUNTS, &json!({"metadata": {"name": "osmia"}})).unwrap();
+    give(&server, &rules(""), &json!({"kind": "ServiceAccount", "name": "osmia", "namespace": "default"}));
+    let token = server.create(&format!("{ACCOUNTS}/osmia/token"), &json!({"spec": {}})).unwrap();
+    let token = token["status"]["token"].as_str().unwrap();
+    let authority = fs::read(server.file("ca.crt")).unwrap();
+    let node = &mut lab.nodes[0];
+    // In the mounts of this node alone.
+    node.space.output(Command::new("mount").args(["-t", "tmpfs", "osm-pod", "/var"])).unwrap();
+    let files = || {
+        fs::create_dir_all(FILES).unwrap();
+        fs::write(format!("{FILES}/ca.crt"), authority).unwrap();
+        fs::write(format!("{FILES}/token"), token).unwrap();
+        fs::write(format!("{FILES}/namespace"), "default").unwrap();
+    };
+    node.space.run(files).unwrap();
+    node.set_source(&["--source", "kube"]);
+    let variables = [("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KUBERNETES_SERVICE_PORT", "6443")];
+    node.start_agent_named("osmia-agent", &variables).unwrap();
+    node.wait_ready().unwrap();
+
+    let (a, b) = (pod(&lab, &server, "a"), pod(&lab, &server, "b"));
+    reaches(&a, &b).unwrap();
+    let deny = json!({"metadata": {"name": "deny"}, "spec": {"podSelector": {"matchLabels": {"app": "b"}}}});
+    server.create(POLICIES, &deny).unwrap();
+    wait_for("a policy in force", &lab.nodes[0], || reaches(&a, &b).is_err());
 }
 
 /// A pod that the apiserver knows, and its kubelet has a runtime attach.
