@@ -22,6 +22,7 @@ mod ports;
 mod recall;
 mod resume;
 mod sets;
+mod totals;
 mod verdicts;
 mod words;
 
@@ -42,6 +43,7 @@ use self::{
     atoms::Atoms,
     blocks::Blocks,
     classes::{Classes, Signature},
+    definition::Digests,
     owners::Owners,
     sets::Sets,
 };
@@ -170,6 +172,7 @@ pub struct Policies {
     sets: Sets,
     classes: Classes,
     budget: budget::Budget,
+    digests: Digests,
 }
 
 /// What an update has still to look at.
@@ -338,15 +341,17 @@ impl Policies {
             let mut choose = |direction, before: u32| {
                 let key = local.and_then(|local| sets::key(cluster, local, direction));
                 let number = key.map_or(0, |key| {
-                    self.sets.number(key, &mut self.atoms, |number| {
+                    self.sets.number(key, before, &mut self.atoms, |number| {
                         new.insert(number);
                     })
                 });
-                self.sets.take(number);
-                if before != 0 && self.sets.release(before) {
-                    unused.insert(before);
+                if number != before {
+                    self.sets.take(number, *slot);
+                    if self.sets.release(before, *slot) {
+                        unused.insert(before);
+                    }
+                    unused.remove(&number);
                 }
-                unused.remove(&number);
                 number
             };
             let rules = Rules {
@@ -494,9 +499,7 @@ impl Policies {
 
     /// The endpoints whose rules ask for any of these atoms.
     fn asking(&self, atoms: &BTreeSet<u32>) -> impl Iterator<Item = u32> {
-        let sets = self.sets.with_any(atoms.iter());
-        let asks = move |rules: &Rules| sets.contains(&rules.egress) || sets.contains(&rules.ingress);
-        self.rules.iter().filter(move |(_, rules)| asks(rules)).map(|(slot, _)| *slot)
+        self.sets.holders(self.sets.with_any(atoms.iter()))
     }
 
     /// What every atom in use says of an address.

@@ -60,6 +60,9 @@ impl<R: Rows> Policing<R> {
     pub(super) fn say_over_budget(&mut self) {
         self.say_crowded_out();
         let now = self.policies.as_ref().map(Policies::over_budget).unwrap_or_default();
+        if now.is_empty() && self.over_budget.is_empty() {
+            return;
+        }
         for OverBudget { slot, pod, direction, policies, map, rows, limit } in
             now.iter().filter(|over| !self.over_budget.contains(over))
         {

@@ -79,6 +79,10 @@ impl Policies {
     #[must_use]
     pub fn over_budget(&self) -> Vec<OverBudget> {
         let mut over = Vec::new();
+        let totals = self.sets.totals();
+        if totals.no_verdicts == 0 && totals.no_ranges == 0 {
+            return over;
+        }
         for (slot, rules) in &self.rules {
             for number in [rules.egress, rules.ingress] {
                 let Some(set) = self.sets.get(number) else { continue };
@@ -129,8 +133,8 @@ impl Policies {
         if new_sets.is_empty() && old_sets.is_empty() {
             return;
         }
-        let at_most: usize = self.sets.used().map(|(_, set)| set.ranges).sum();
-        if at_most <= self.budget.ranges && self.sets.used().all(|(_, set)| set.room != Room::NoRanges) {
+        let at_most = self.sets.totals();
+        if at_most.ranges <= self.budget.ranges && at_most.no_ranges == 0 {
             return;
         }
         #[cfg(test)]
@@ -164,8 +168,8 @@ impl Policies {
         change: &mut Change,
     ) {
         self.count(new_sets, new_classes, old_classes);
-        let total: usize = self.sets.used().map(|(_, set)| set.rows).sum();
-        if total <= self.budget.verdicts && self.sets.used().all(|(_, set)| set.room != Room::NoVerdicts) {
+        let total = self.sets.totals();
+        if total.rows <= self.budget.verdicts && total.no_verdicts == 0 {
             return;
         }
         for (number, room) in self.moves() {
@@ -188,8 +192,8 @@ impl Policies {
             let turned = Rules { egress: turn(rules.egress), ingress: turn(rules.ingress) };
             if turned != *rules {
                 *rules = turned;
-                self.sets.take(new);
-                self.sets.release(number);
+                self.sets.take(new, *slot);
+                self.sets.release(number, *slot);
                 change.endpoints.insert(*slot, turned);
                 change.epochs.insert(*slot);
                 change.closing.insert(*slot);
@@ -209,16 +213,17 @@ impl Policies {
     fn count(&mut self, new_sets: &BTreeSet<u32>, new_classes: &BTreeSet<u32>, old_classes: &BTreeSet<u32>) {
         for number in new_sets {
             let classes = self.classes.with_any(self.sets.atoms(*number));
-            let Some(set) = self.sets.get_mut(*number) else { continue };
+            let Some(set) = self.sets.get(*number) else { continue };
             let own = classes.difference(old_classes).map(|class| verdicts::count(set, &self.classes, *class));
-            set.rows = 1 + verdicts::count(set, &self.classes, 0) + own.sum::<usize>();
+            let rows = 1 + verdicts::count(set, &self.classes, 0) + own.sum::<usize>();
+            self.sets.set_rows(*number, rows);
         }
         for (classes, come) in [(new_classes, true), (old_classes, false)] {
             for class in classes {
                 for number in self.with_class(*class).difference(new_sets) {
-                    let Some(set) = self.sets.get_mut(*number) else { continue };
+                    let Some(set) = self.sets.get(*number) else { continue };
                     let rows = verdicts::count(set, &self.classes, *class);
-                    set.rows = if come { set.rows + rows } else { set.rows.saturating_sub(rows) };
+                    self.sets.set_rows(*number, if come { set.rows + rows } else { set.rows.saturating_sub(rows) });
                 }
             }
         }

@@ -26,15 +26,26 @@ pub(super) struct Definition {
     pub(super) room: Room,
 }
 
-/// Digests of rules, each made once.
+/// Digests of rules, each made once as long as somebody else has the rules.
 #[derive(Debug, Default)]
-pub(super) struct Digests(BTreeMap<usize, (Arc<[Rule]>, Digest)>);
+pub(super) struct Digests {
+    /// By where the rules lie: they are held, so that no others come to lie there.
+    known: BTreeMap<usize, (Arc<[Rule]>, Digest)>,
+    /// With as many it is looked for those that nobody else has.
+    full: usize,
+}
+
+/// Fewer are not worth that.
+const FEW: usize = 256;
 
 impl Digests {
     pub(super) fn of(&mut self, rules: &Arc<[Rule]>) -> &Digest {
-        // Held, so that no other rules come to lie there.
         let place = Arc::as_ptr(rules).cast::<()>().addr();
-        &self.0.entry(place).or_insert_with(|| (Arc::clone(rules), digest(rules))).1
+        if self.known.len() >= self.full && !self.known.contains_key(&place) {
+            self.known.retain(|_, (rules, _)| Arc::strong_count(rules) > 1);
+            self.full = FEW.max(2 * self.known.len());
+        }
+        &self.known.entry(place).or_insert_with(|| (Arc::clone(rules), digest(rules))).1
     }
 
     pub(super) fn definition(&mut self, key: &Key, room: Room) -> Definition {
@@ -47,4 +58,27 @@ fn digest(rules: &[Rule]) -> Digest {
     // Rules have nothing that JSON could not say.
     let written = serde_json::to_vec(rules).unwrap_or_default();
     Sha256::digest(&written).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::model::policy::{Peers, Port, PortItem, Ports, Protocol};
+
+    #[test]
+    fn digests_are_kept_while_somebody_has_the_rules() {
+        let rules = |port: u16| -> Arc<[Rule]> {
+            let item = PortItem { protocol: Protocol::Tcp, port: Port::Range(port, port) };
+            [Rule { peers: Peers::Anyone, ports: Ports::Of([item].into()) }].into()
+        };
+        let (mut digests, kept) = (Digests::default(), rules(0));
+        let digest = digests.of(&kept).clone();
+        let others: BTreeSet<Digest> = (1..2000).map(|port| digests.of(&rules(port)).clone()).collect();
+        assert!(others.len() == 1999 && !others.contains(&digest));
+        assert!(digests.known.len() <= FEW, "{}", digests.known.len());
+        assert!(digests.known.values().any(|(rules, _)| Arc::ptr_eq(rules, &kept)));
+        assert_eq!(*digests.of(&rules(0)), digest);
+    }
 }

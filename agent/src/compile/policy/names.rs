@@ -2,7 +2,13 @@
 
 use osmia_maps::catalogue::{self, Last, Line, Ports, Reason};
 
-use super::{Policies, cookies::Cookie, definition::Digests, numbers, sets::Set, words};
+use super::{
+    Policies,
+    cookies::Cookie,
+    numbers,
+    sets::{Set, Sets},
+    words,
+};
 use crate::model::policy::Direction;
 
 impl Policies {
@@ -10,18 +16,18 @@ impl Policies {
     pub fn take_names(&mut self) -> impl Iterator<Item = Line> {
         let (atoms, classes) = (self.atoms.given.take_came(), self.classes.given.take_came());
         let (sets, cookies) = (self.sets.given.take_came(), self.sets.cookies.given.take_came());
-        let this = &*self;
+        let Self { atoms: of_atoms, classes: of_classes, sets: of_sets, digests, .. } = self;
+        let (of_atoms, of_classes, of_sets) = (&*of_atoms, &*of_classes, &*of_sets);
         let atom = |number| {
-            let atom = this.atoms.get(number)?;
+            let atom = of_atoms.get(number)?;
             // An atom has nothing that JSON could not say.
             let definition = serde_json::to_value(atom).unwrap_or_default();
             Some(Line::Atom { number, text: words::atom(atom), definition })
         };
-        let cookie = |cookie| Some(Line::Cookie { cookie, reason: this.reason(cookie)? });
-        let class = |number| Line::Class { number, signature: this.classes.signature(number).to_vec() };
-        let mut digests = Digests::default();
+        let cookie = |cookie| Some(Line::Cookie { cookie, reason: reason(of_sets, cookie)? });
+        let class = |number| Line::Class { number, signature: of_classes.signature(number).to_vec() };
         let set = move |number| {
-            let set = this.sets.get(number)?;
+            let set = of_sets.get(number)?;
             Some(Line::Set {
                 number,
                 direction: direction(set.key.direction),
@@ -63,26 +69,6 @@ impl Policies {
     pub fn has_used_up_numbers(&self) -> bool {
         numbers::used_up(self.last())
     }
-
-    fn reason(&self, number: u32) -> Option<Reason> {
-        let (cookie, rules) = self.sets.cookies.get(number)?;
-        Some(match cookie {
-            Cookie::Rule { policy, direction: of, rule } => Reason::Rule {
-                policy: policy.clone(),
-                direction: direction(*of),
-                rule: *rule,
-                text: rules.get(*rule).map(|rule| words::rule(rule, *of, &policy.namespace)).unwrap_or_default(),
-            },
-            Cookie::Isolated(of, policies) => {
-                Reason::Isolated { direction: direction(*of), policies: policies.clone() }
-            }
-            Cookie::OverBudget(of, policies) => {
-                Reason::OverBudget { direction: direction(*of), policies: policies.clone() }
-            }
-            Cookie::Provisional(of) => Reason::Provisional { direction: direction(*of) },
-            Cookie::Changing => Reason::Changing,
-        })
-    }
 }
 
 impl Set {
@@ -110,4 +96,22 @@ fn direction(direction: Direction) -> catalogue::Direction {
         Direction::Ingress => catalogue::Direction::Ingress,
         Direction::Egress => catalogue::Direction::Egress,
     }
+}
+
+fn reason(sets: &Sets, number: u32) -> Option<Reason> {
+    let (cookie, rules) = sets.cookies.get(number)?;
+    Some(match cookie {
+        Cookie::Rule { policy, direction: of, rule } => Reason::Rule {
+            policy: policy.clone(),
+            direction: direction(*of),
+            rule: *rule,
+            text: rules.get(*rule).map(|rule| words::rule(rule, *of, &policy.namespace)).unwrap_or_default(),
+        },
+        Cookie::Isolated(of, policies) => Reason::Isolated { direction: direction(*of), policies: policies.clone() },
+        Cookie::OverBudget(of, policies) => {
+            Reason::OverBudget { direction: direction(*of), policies: policies.clone() }
+        }
+        Cookie::Provisional(of) => Reason::Provisional { direction: direction(*of) },
+        Cookie::Changing => Reason::Changing,
+    })
 }

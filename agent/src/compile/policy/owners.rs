@@ -36,12 +36,19 @@ impl Owners {
     /// A pod is like this now, or gone; its addresses of before and now are dirty.
     pub(super) fn set_pod(&mut self, key: &Name, cluster: &Cluster, dirty: &mut BTreeSet<IpAddr>) {
         dirty.extend(self.addresses(key));
+        let told = cluster.pods.get_key_value(key).filter(|(_, pod)| pod.has_network() && !pod.ips.is_empty());
+        if let (Some((created, addresses)), Some((_, pod))) = (self.pods.get_mut(key), told)
+            && (*created, &*addresses) == (pod.created, &pod.ips)
+        {
+            // Labels or ports changed, no claim. The addresses are the model's own again.
+            *addresses = Arc::clone(&pod.ips);
+            return;
+        }
         if let Some((key, (created, addresses))) = self.pods.remove_entry(key) {
             let claim = (created, key);
             addresses.iter().for_each(|address| self.release(address, &claim));
         }
-        let told = cluster.pods.get_key_value(key);
-        if let Some((key, pod)) = told.filter(|(_, pod)| pod.has_network() && !pod.ips.is_empty()) {
+        if let Some((key, pod)) = told {
             for address in pod.ips.iter() {
                 self.claim(*address, (pod.created, key.clone()));
             }

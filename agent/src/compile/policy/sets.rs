@@ -18,6 +18,7 @@ use super::{
     numbers::Numbers,
     ports::Range,
     recall::Recalled,
+    totals::Totals,
 };
 use crate::model::{
     Cluster, NamedPort,
@@ -111,7 +112,8 @@ pub(super) struct Set {
     speaking: Vec<(u32, usize)>,
     /// Rules that speak of anybody.
     anybody: Vec<usize>,
-    users: usize,
+    /// Slots of the endpoints that have it.
+    holders: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -122,6 +124,7 @@ pub(super) struct Sets {
     pub(super) given: Numbers,
     pub(super) cookies: Cookies,
     pub(super) recalled: Recalled,
+    totals: Totals,
 }
 
 impl Default for Sets {
@@ -136,13 +139,18 @@ impl Default for Sets {
             given: Numbers::after(super::CLOSED),
             cookies,
             recalled: Recalled::default(),
+            totals: Totals::default(),
         }
     }
 }
 
 impl Sets {
-    /// The number of a rule set, its atoms taken and `new` called if it is new.
-    pub(super) fn number(&mut self, key: Key, atoms: &mut Atoms, new: impl FnOnce(u32)) -> u32 {
+    /// The number of a rule set, its atoms taken and `new` called if it is new. `before` is what the endpoint had.
+    pub(super) fn number(&mut self, key: Key, before: u32, atoms: &mut Atoms, new: impl FnOnce(u32)) -> u32 {
+        // Most changes of a policy leave one direction as it is: nothing is looked for then.
+        if self.sets.get(&before).is_some_and(|set| *set.key == key) {
+            return before;
+        }
         if let Some(number) = self.numbers.get(&key) {
             return *number;
         }
@@ -192,23 +200,39 @@ impl Sets {
         let anybody = anybody.collect();
         self.numbers.insert(Arc::clone(&key), number);
         let ranges = ranges_of(&key).count();
-        let set = Set { key, room, ranges, rows: 1, isolation, rules, atoms: own, speaking, anybody, users: 0 };
+        let set = Set {
+            key,
+            room,
+            ranges,
+            rows: 1,
+            isolation,
+            rules,
+            atoms: own,
+            speaking,
+            anybody,
+            holders: BTreeSet::new(),
+        };
         self.sets.insert(number, set);
         number
     }
 
-    pub(super) fn take(&mut self, number: u32) {
-        if let Some(set) = self.sets.get_mut(&number) {
-            set.users += 1;
+    /// The endpoint in a slot has it now.
+    pub(super) fn take(&mut self, number: u32, slot: u32) {
+        let Some(set) = self.sets.get_mut(&number) else { return };
+        if set.holders.is_empty() {
+            self.totals.add(set);
         }
+        set.holders.insert(slot);
     }
 
-    /// Whether nobody has it any more.
-    pub(super) fn release(&mut self, number: u32) -> bool {
-        self.sets.get_mut(&number).is_some_and(|set| {
-            set.users = set.users.saturating_sub(1);
-            set.users == 0
-        })
+    /// The endpoint in a slot has it no more. Whether nobody has it now.
+    pub(super) fn release(&mut self, number: u32, slot: u32) -> bool {
+        let Some(set) = self.sets.get_mut(&number) else { return false };
+        let is_last = set.holders.remove(&slot) && set.holders.is_empty();
+        if is_last {
+            self.totals.remove(set);
+        }
+        is_last
     }
 
     /// Gives back what [`Self::number`] took.
@@ -246,13 +270,28 @@ impl Sets {
         self.sets.get(&number)
     }
 
-    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Set> {
-        self.sets.get_mut(&number)
+    /// So many rows it has, or would have.
+    pub(super) fn set_rows(&mut self, number: u32, rows: usize) {
+        let Some(set) = self.sets.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut set.rows, rows);
+        if !set.holders.is_empty() {
+            self.totals.rows = self.totals.rows - before + rows;
+        }
+    }
+
+    /// What those that endpoints have need together.
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The endpoints, by slot, that have any of these sets; some more than once.
+    pub(super) fn holders(&self, sets: BTreeSet<u32>) -> impl Iterator<Item = u32> {
+        sets.into_iter().filter_map(|number| self.sets.get(&number)).flat_map(|set| &set.holders).copied()
     }
 
     /// Those that endpoints have.
     pub(super) fn used(&self) -> impl Iterator<Item = (u32, &Set)> {
-        self.sets.iter().filter(|(_, set)| set.users > 0).map(|(number, set)| (*number, set))
+        self.sets.iter().filter(|(_, set)| !set.holders.is_empty()).map(|(number, set)| (*number, set))
     }
 
     pub(super) fn atoms(&self, number: u32) -> &BTreeSet<u32> {

@@ -205,6 +205,9 @@ fn follow<'a>(story: impl Iterator<Item = &'a [Happening]>, budget: Budget) -> R
                 prop_assert!(said[key][i] == *passes || may_be_less, "{:?} {:?} after {:?}", key, asked, now);
             }
         }
+        let mut totals = totals::Totals::default();
+        policies.sets.used().for_each(|(_, set)| totals.add(set));
+        prop_assert_eq!(policies.sets.totals(), totals, "rule sets are counted otherwise after {:?}", now);
         let room = (policies.over_budget(), policies.classes.crowded_out().clone());
         maps.apply(&policies.collect(&cluster), |_, _| Ok(()))?;
         let collected = rows(&maps, &locals);
