@@ -47,6 +47,8 @@ const TOGETHER: Duration = Duration::from_secs(20);
 /// How long policies or namespaces cannot be asked for before they are only remembered, and listed anew: longer than an apiserver takes to
 /// hand over to another one.
 const LAPSE: Duration = Duration::from_secs(10);
+/// After the watch of pods went on: what it missed is told by then. Also, how often it is looked whether it did.
+const CATCH_UP: Duration = Duration::from_secs(1);
 /// How many news of a kind are taken before it is another kind's turn, and the agent's.
 const TURN: usize = 64;
 /// Between two tries, doubled from the first to the second, and up to as much again; back to the first after a while without failure.
@@ -66,6 +68,7 @@ pub struct KubeSource {
     held_since: Option<time::Instant>,
     /// Until when something is waited for: [`Self::first`], or that what is listed after it is complete.
     until: Option<time::Instant>,
+    pods: PodWatch,
     /// Some kind was waited for in vain: each is told as it comes.
     apart: bool,
     lookout: Lookout,
@@ -99,6 +102,7 @@ impl KubeSource {
             held: Vec::new(),
             held_since: None,
             until: None,
+            pods: PodWatch::Goes,
             apart: false,
             lookout: Lookout::new(),
         }
@@ -158,7 +162,12 @@ impl KubeSource {
     /// Waits for news and takes them in. Cancel-safe.
     async fn gather(&mut self) {
         let lapse = model::Kind::JUDGES.into_iter().filter_map(|kind| self.lapses_at(kind));
-        let due = lapse.chain(self.told.due()).min();
+        let pods = match self.pods {
+            PodWatch::Goes => None,
+            PodWatch::Broken => Some(time::Instant::now() + CATCH_UP),
+            PodWatch::GoesOn(until) => Some(until),
+        };
+        let due = lapse.chain(self.told.due()).chain(pods).min();
         let mut look = self.lookout.look();
         let news = future::poll_fn(|context| {
             let since = look.since();
@@ -177,6 +186,7 @@ impl KubeSource {
             Some(due) => time::timeout_at(due, news).await.unwrap_or_else(|_| (Vec::new(), due)),
         };
         drop(look);
+        self.look_at_pods();
         for (kind, said) in news {
             self.take(kind, said);
         }
@@ -189,6 +199,19 @@ impl KubeSource {
             self.held_since.get_or_insert(since);
         }
         self.told.save();
+    }
+
+    /// A watch that is broken, or went on this moment, may have missed pods that changed with policies.
+    fn look_at_pods(&mut self) {
+        let now = time::Instant::now();
+        let is_broken = self.connection.failing_since(self.watches[model::Kind::Pod as usize].plural).is_some();
+        self.pods = match self.pods {
+            _ if is_broken => PodWatch::Broken,
+            PodWatch::Broken => PodWatch::GoesOn(now + CATCH_UP),
+            PodWatch::GoesOn(until) if until <= now => PodWatch::Goes,
+            same => same,
+        };
+        self.told.miss_pods(self.pods != PodWatch::Goes, &mut self.held);
     }
 
     /// When a kind that was told is only remembered, if it goes on that it cannot be asked for or read.
@@ -271,6 +294,15 @@ impl KubeSource {
             }
         }
     }
+}
+
+/// How the watch of pods is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PodWatch {
+    Goes,
+    Broken,
+    /// After it was broken; until what it missed is told.
+    GoesOn(time::Instant),
 }
 
 type NewsStream = BoxStream<'static, Result<News, watcher::Error>>;

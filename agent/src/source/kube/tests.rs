@@ -305,6 +305,40 @@ async fn what_cannot_be_asked_for_any_more_is_only_remembered_until_it_is_listed
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_policy_goes_only_with_the_pods_that_changed_with_it() {
+    let labelled = |kind, app: &str| {
+        let metadata = format!(r#"{{"name":"p","namespace":"n","resourceVersion":"5","labels":{{"app":"{app}"}}}}"#);
+        event(kind, &format!(r#"{{"metadata":{metadata}}}"#))
+    };
+    let policy = |kind| event(kind, r#"{"metadata":{"name":"deny","namespace":"n","resourceVersion":"6"}}"#);
+    let pods = [Reply::Text(labelled("ADDED", "web") + &end(1))].into_iter();
+    let pods = pods.chain((0..1000).map(|_| Reply::Status(403))).collect();
+    let gone = Reply::Later(Duration::from_secs(5), policy("DELETED"));
+    let policies = [Reply::Text(policy("ADDED") + &end(1)), gone].into();
+    let mut world = World::over(TempDir::new().unwrap(), 9, [("pods", pods), ("networkpolicies", policies)]);
+    let first = world.source.first().await;
+    world.apply(&first);
+    assert!(world.cluster.untold().is_empty() && !world.cluster.is_old());
+    while !world.cluster.is_old() && !world.cluster.policies.is_empty() {
+        let events = next(&mut world).await;
+        world.apply(&events);
+    }
+    assert_eq!(world.cluster.policies.len(), 1, "the pod may have other labels, which another policy selects");
+    let problems = world.source.problems();
+    assert!(problems.iter().any(|problem| problem.contains("1 isolate others or went")), "{problems:?}");
+    let again = [Reply::Later(Duration::from_millis(200), labelled("MODIFIED", "db"))].into();
+    world.script.lock().unwrap().replies.insert("pods", again);
+    while world.cluster.is_old() {
+        let events = next(&mut world).await;
+        world.apply(&events);
+        let pod = &world.cluster.pods[&Name::new("n", "p")];
+        assert!(!world.cluster.policies.is_empty() || pod.labels.get("app") == Some("db"));
+    }
+    assert!(world.cluster.policies.is_empty() && world.cluster.early.is_empty());
+    assert_eq!(world.source.problems(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_apiserver_that_is_away_for_a_moment_takes_nothing_back() {
     let again = r#"{"metadata":{"name":"deny","namespace":"n","resourceVersion":"6"}}"#;
     let policies = [Reply::Text(end(1)), Reply::Status(403), Reply::Status(403), Reply::Text(event("ADDED", again))];

@@ -1,8 +1,8 @@
 //! What was told, against what the apiserver says now.
 //!
 //! Invariant: a kind is told to be all there once it was listed to its end and of each of its objects is known what it said last, and no
-//! more while it is listed anew. No policy that was told goes, or isolates others, while pods or policies are still to be listed: it may be that
-//! a pod has other labels by now, and what it was before would be held to no policy. Of what is held back neither model nor copy know, and
+//! more while it is listed anew. No policy that was told goes, or isolates others, while pods or policies are still to be listed, or the watch of
+//! pods is broken: it may be that a pod has other labels by now, and what it was before would be held to no policy. Of what is held back neither model nor copy know, and
 //! policies are only remembered then, so that no pod is judged that is newer.
 
 use std::{
@@ -73,7 +73,9 @@ pub(super) struct Told {
     commons: Commons,
     copy: DiskCopy<Key>,
     early: Early,
-    /// Policies that isolate others or went, until pods and policies are listed.
+    /// News of pods may be missing although they are listed.
+    pods_missed: bool,
+    /// Policies that isolate others or went, until nothing of pods and policies is missing.
     late: BTreeMap<Key, Late>,
     /// Objects that cannot be read, why, and the last list that had them.
     unreadable: BTreeMap<Key, (String, u32)>,
@@ -100,7 +102,8 @@ impl Told {
         if copy.is_whole() {
             early.begin(&mut copy, &mut events);
         }
-        Ok((Self { kinds, commons, copy, early, late: BTreeMap::new(), unreadable: BTreeMap::new() }, events))
+        let (late, unreadable) = (BTreeMap::new(), BTreeMap::new());
+        Ok((Self { kinds, commons, copy, early, pods_missed: false, late, unreadable }, events))
     }
 
     /// Whether what was on disk is the whole of what an apiserver said some time.
@@ -187,19 +190,31 @@ impl Told {
                 }
             }
         }
-        if !self.late.is_empty() && !self.holds_back() {
-            for (key, now) in mem::take(&mut self.late) {
-                self.tell(key, now, false, events);
-            }
-        }
+        self.tell_late(events);
         self.tell_all(kind, events);
+    }
+
+    /// Whether news of pods may be missing: their watch is broken, or went on this moment.
+    pub(super) fn miss_pods(&mut self, is: bool, events: &mut Vec<Event>) {
+        self.pods_missed = is;
+        self.tell_late(events);
+    }
+
+    /// Tells what was held back, if it need not be any more.
+    fn tell_late(&mut self, events: &mut Vec<Event>) {
+        if self.late.is_empty() || self.holds_back() {
+            return;
+        }
+        for (key, now) in mem::take(&mut self.late) {
+            self.tell(key, now, false, events);
+        }
         self.tell_all(Kind::Policy, events);
     }
 
     /// Whether policies may be told before pods that changed with them.
     fn holds_back(&self) -> bool {
         let [.., policies, pods] = &self.kinds;
-        policies.listing || pods.listing || !pods.complete
+        policies.listing || pods.listing || !pods.complete || self.pods_missed
     }
 
     /// An object is like this now, or gone.
@@ -263,7 +278,7 @@ impl Told {
         let unreadable = self.unreadable.iter().map(|(key, (why, _))| format!("{key:?}: {why}"));
         let late = (!self.late.is_empty()).then(|| {
             format!(
-                "networkpolicies: {} isolate others or went, which counts once pods and policies are listed",
+                "networkpolicies: {} isolate others or went, which counts once all pods and policies are known",
                 self.late.len()
             )
         });
