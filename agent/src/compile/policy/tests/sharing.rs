@@ -106,6 +106,24 @@ fn another_replica_of_a_peer_touches_one_address_alone() {
 }
 
 #[test]
+fn a_peer_that_changes_its_address_or_label_is_one_by_what_it_has_now_alone() {
+    let mut lab = Lab::default();
+    lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
+    lab.pod("web", "10.0.0.1", json!({"app": "web"}));
+    lab.endpoint(1, "web", "10.0.0.1");
+    lab.policy("p", from_app("db"));
+    let of = |change: Change| -> Vec<(String, bool)> {
+        change.peers.into_iter().map(|(address, class)| (address.to_string(), class.is_some())).collect()
+    };
+    let peer = |address: &str, is: bool| (address.to_owned(), is);
+    assert_eq!(of(lab.pod("db", "10.0.1.1", json!({"app": "db"}))), [peer("10.0.1.1", true)]);
+    let moved = lab.pod("db", "10.0.1.2", json!({"app": "db"}));
+    assert_eq!(of(moved), [peer("10.0.1.1", false), peer("10.0.1.2", true)]);
+    assert_eq!(of(lab.pod("db", "10.0.1.2", json!({"app": "other"}))), [peer("10.0.1.2", false)]);
+    assert_eq!(of(lab.pod("db", "10.0.1.2", json!({"app": "db"}))), [peer("10.0.1.2", true)]);
+}
+
+#[test]
 fn an_endpoint_of_this_node_has_its_address_whatever_the_source_says() {
     let mut lab = Lab::default();
     lab.is(json!({"kind": "Namespace", "metadata": {"name": "a"}}));
