@@ -1,8 +1,8 @@
 //! `--source folder:DIR`: the manifests in `DIR` and the status files in `DIR/status`.
 //!
 //! Invariant: a bad file keeps its last good objects, over a restart too; the other files apply. An object goes only when every file that
-//! held it is gone or holds it no more. All is told once they were
-//! read and of each manifest is known what it said last, when it was good: else it may hold a policy that nobody knows.
+//! held it is gone or holds it no more. What was read at a time is kept at a time. All is told once they were read and of each manifest is known
+//! what it said last, when it was good: else it may hold a policy that nobody knows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -152,10 +152,12 @@ impl Folder {
         self.read_all(&found)
     }
 
-    /// Reads those of these files that changed.
+    /// Reads those of these files that changed. What they say is on the disk before it is told.
     fn read_all(&mut self, files: &BTreeSet<FileId>) -> Vec<Event> {
         let mut events: Vec<Event> = files.iter().flat_map(|file| self.read(file)).collect();
         events.extend(self.tell_all());
+        // All of it as one: a pod and its policy may have changed in two files.
+        self.copy.save();
         events
     }
 
@@ -176,7 +178,7 @@ impl Folder {
     }
 
     /// Reads one file if it changed.
-    pub fn read(&mut self, file: &FileId) -> Vec<Event> {
+    fn read(&mut self, file: &FileId) -> Vec<Event> {
         let path = self.folder(file.status).join(&file.name);
         let stamp = match fs::metadata(&path) {
             Ok(meta) if meta.is_file() => Some((
@@ -240,11 +242,10 @@ impl Folder {
         missing.into_iter().chain(bad).chain(awaited).chain(self.copy.problem().map(str::to_owned)).collect()
     }
 
-    /// What the disk was given is told, and what of it is newer than the policies; it is on the disk before.
+    /// What the copy was given is told, and what of it is newer than the policies.
     fn tell(&mut self, told: impl IntoIterator<Item = Event>) -> Vec<Event> {
         let mut events = Vec::new();
         told.into_iter().for_each(|event| self.early.tell(event, &mut self.copy, &mut events));
-        self.copy.save();
         events
     }
 

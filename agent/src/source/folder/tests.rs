@@ -366,6 +366,36 @@ fn a_pod_that_is_newer_than_what_a_bad_manifest_may_hold_is_known_to_be_over_any
 }
 
 #[test]
+fn files_that_changed_together_are_known_together_wherever_an_agent_is_killed() {
+    let pod = |app: &str| format!("kind: Pod\nmetadata: {{namespace: shop, name: p, labels: {{app: {app}}}}}\n");
+    let mut world = World::new();
+    let write = |world: &World, app: &str| {
+        world.write("1.yaml", &pod(app));
+        world.write("2.yaml", &policy(app));
+    };
+    write(&world, "web");
+    let (mut folder, _) = Folder::open(world.dir.path(), world.state.path()).unwrap();
+    let copy = world.state.path().join("source/folder");
+    let before = fs::read(&copy).unwrap();
+    write(&world, "db");
+    folder.scan();
+    drop(folder);
+    let after = fs::read(&copy).unwrap();
+    fs::remove_dir_all(world.dir.path()).unwrap();
+    let mut seen = BTreeSet::new();
+    for end in before.len()..=after.len() {
+        fs::write(&copy, &after[..end]).unwrap();
+        drop(world.open());
+        if world.cluster.untold().is_empty() {
+            let app = world.cluster.pods.values().next().unwrap().labels.get("app").map(str::to_owned);
+            seen.insert((app.unwrap(), world.cluster.policies.keys().next().unwrap().name().to_owned()));
+        }
+    }
+    assert_eq!(seen, ["db", "web"].map(|app| (app.to_owned(), app.to_owned())).into());
+    fs::create_dir(world.dir.path()).unwrap();
+}
+
+#[test]
 fn a_bad_manifest_of_a_damaged_copy_may_have_held_more() {
     let mut world = World::new();
     world.write("policies.yaml", &policy("old"));
