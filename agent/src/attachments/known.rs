@@ -11,7 +11,7 @@ use super::record::Record;
 use crate::model::{Name, PodObject};
 
 /// Pods.
-pub type Pods = BTreeMap<Name, PodObject>;
+pub type Pods = BTreeMap<Name, Box<PodObject>>;
 
 /// The pods of endpoints by slot, as the catalogue of policies has them; `None`: the runtime named none.
 pub type Names = BTreeMap<u32, Option<PodName>>;
@@ -69,7 +69,8 @@ pub fn compare(records: &BTreeMap<String, Record>, pods: &Pods, node: &str) -> V
 
 /// Pods that have, or will have, an attachment on this node.
 fn of_node<'a>(pods: &'a Pods, node: &str) -> impl Iterator<Item = (&'a Name, &'a PodObject)> {
-    pods.iter().filter(move |(_, pod)| *pod.node == *node && !pod.host_network && !pod.completed)
+    let pods = pods.iter().map(|(key, pod)| (key, &**pod));
+    pods.filter(move |(_, pod)| *pod.node == *node && !pod.host_network && !pod.completed)
 }
 
 fn owner(record: &Record, pods: &Pods, node: &str) -> Option<PodRef> {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     fn found(record: &Record, pods: &[(&str, PodObject)]) -> Vec<Difference> {
-        let pods = pods.iter().map(|(name, pod)| (Name::new("ns", name), pod.clone())).collect();
+        let pods = pods.iter().map(|(name, pod)| (Name::new("ns", name), pod.clone().into())).collect();
         compare(&[(record.host_link.clone(), record.clone())].into(), &pods, "n")
     }
 

@@ -312,12 +312,12 @@ async fn a_source_that_is_late_cuts_nobody_off_and_names_who_lost_his_record() {
     let pod = |ips: &[IpAddr], node: &str| PodObject { node: node.into(), ips: ips.into(), ..PodObject::default() };
     let named = |name: &str| Name::new("ns", name);
     // c1's is gone, c2's is elsewhere.
-    node.pods = [(named("pod-c2"), pod(&[], "m"))].into();
+    node.pods = [(named("pod-c2"), pod(&[], "m").into())].into();
     let agent = node.agent().await;
     assert_eq!((&node.kernel.get().rows, agent.counts().added, node.published()), (&rows, 2, 2));
     // Without a journal both go on, and who has an address by the source has his name and status file again.
     std::fs::remove_file(node.state.path().join("journal")).unwrap();
-    node.pods = [(named("pod-c1"), pod(&addresses, "n"))].into();
+    node.pods = [(named("pod-c1"), pod(&addresses, "n").into())].into();
     let agent = node.agent().await;
     assert_eq!((&node.kernel.get().rows, agent.counts().added, node.published()), (&rows, 2, 1));
 }
@@ -334,7 +334,7 @@ async fn a_source_that_tells_of_pods_after_the_start_names_who_lost_his_record()
     let told = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
     let key = Name::new("ns", "pod-c1");
     node.kernel.get().pods.clear();
-    agent.pods_told([(key.clone(), told)].into()).await;
+    agent.pods_told([(key.clone(), told.into())].into()).await;
     assert_eq!((pod(&agent), node.published()), ("pod-c1".to_owned(), 1));
     assert!(node.kernel.get().pods.values().eq([&Some(key)]), "policy is told");
 }
@@ -352,7 +352,7 @@ async fn who_has_his_name_by_the_source_is_judged_by_it_once_the_maps_take_it() 
     node.kernel.get().refuse_rows = true;
     let tries = {
         let (agent, key) = (Arc::clone(&agent), key.clone());
-        tokio::spawn(async move { agent.pods_told([(key, told)].into()).await })
+        tokio::spawn(async move { agent.pods_told([(key, told.into())].into()).await })
     };
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(node.kernel.get().pods.is_empty() && !tries.is_finished());
@@ -388,7 +388,7 @@ async fn who_lost_his_record_has_the_catalogues_name_and_else_is_taken_for_nobod
     // The source still may tell.
     let addresses = agent.locals()[&slots[3]].addresses.clone();
     let pod = PodObject { node: "n".into(), ips: addresses.into(), ..PodObject::default() };
-    node.pods = [(Name::new("ns", "pod-c4"), pod)].into();
+    node.pods = [(Name::new("ns", "pod-c4"), pod.into())].into();
     assert_eq!(said(node.agent().await)[3], Some(Name::new("ns", "pod-c4")));
 }
 

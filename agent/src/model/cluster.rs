@@ -16,8 +16,8 @@ use super::{Event, Kind, Labels, Name, NamedPort, PolicyObject, Uid, packed::pac
 pub struct Cluster {
     /// Nodes by name.
     pub nodes: BTreeMap<String, NodeObject>,
-    /// Pods.
-    pub pods: BTreeMap<Name, PodObject>,
+    /// Pods. Each has a place of its own, which the next one takes: inside the map's nodes those that come would leave room that nothing else takes.
+    pub pods: BTreeMap<Name, Box<PodObject>>,
     /// Namespaces by name.
     pub namespaces: BTreeMap<String, NamespaceObject>,
     /// NetworkPolicies.
@@ -37,7 +37,7 @@ impl Cluster {
         match event {
             Event::Node(name, node) => set(&mut self.nodes, name, node),
             Event::NodeGone(name) => self.nodes.remove(&name).is_some(),
-            Event::Pod(key, pod) => set(&mut self.pods, key, pod),
+            Event::Pod(key, pod) => set(&mut self.pods, key, Box::new(pod)),
             Event::PodGone(key) => {
                 self.early.remove(&key);
                 self.pods.remove(&key).is_some()
@@ -71,7 +71,7 @@ impl Cluster {
 
     /// The pods of a namespace.
     pub fn pods_in(&self, namespace: &str) -> impl Iterator<Item = (&Name, &PodObject)> {
-        within(&self.pods, namespace)
+        within(&self.pods, namespace).map(|(key, pod)| (key, &**pod))
     }
 
     /// The policies of a namespace.

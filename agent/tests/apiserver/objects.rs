@@ -48,7 +48,7 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn find_pod<'c>(&self, cluster: &'c Cluster, name: &str) -> Option<&'c PodObject> {
-        cluster.pods.get(&Name::new(self.namespace, name))
+        cluster.pods.get(&Name::new(self.namespace, name)).map(Box::as_ref)
     }
 
     pub(crate) fn find_policy<'c>(&self, cluster: &'c Cluster, name: &str) -> Option<&'c PolicyObject> {

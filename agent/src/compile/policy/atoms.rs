@@ -73,7 +73,7 @@ impl Atom {
     ) -> Box<dyn Iterator<Item = (&'c Name, &'c PodObject)> + 'a> {
         match &self.who {
             Who::Own(namespace, _) => Box::new(cluster.pods_in(namespace)),
-            Who::AnyPod | Who::Labelled(..) => Box::new(cluster.pods.iter()),
+            Who::AnyPod | Who::Labelled(..) => Box::new(cluster.pods.iter().map(|(key, pod)| (key, &**pod))),
             Who::Block(..) => Box::new(std::iter::empty()),
         }
     }

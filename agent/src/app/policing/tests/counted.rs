@@ -89,7 +89,7 @@ fn take(world: &mut World, step: &Step) {
         Step::Restart => {
             let Cluster { pods, policies, .. } = world.policing.cluster().clone();
             let namespace = Event::Namespace("ns".into(), NamespaceObject::default());
-            let pods = pods.into_iter().map(|(key, pod)| Event::Pod(key, pod));
+            let pods = pods.into_iter().map(|(key, pod)| Event::Pod(key, *pod));
             let policies = policies.into_iter().map(|(key, policy)| Event::Policy(key, policy));
             world.restart([namespace].into_iter().chain(pods).chain(policies).collect());
         }
