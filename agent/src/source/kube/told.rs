@@ -1,9 +1,10 @@
 //! What was told, against what the apiserver says now.
 //!
 //! Invariant: a kind is told to be all there once it was listed to its end and of each of its objects is known what it said last, and no
-//! more while it is listed anew. No policy that was told goes, or isolates others, while pods or policies are still to be listed, or the watch of
-//! pods is broken: it may be that a pod has other labels by now, and what it was before would be held to no policy. Of what is held back neither model nor copy know, and
-//! policies are only remembered then, so that no pod is judged that is newer.
+//! more while it is listed anew. No policy that was told goes, or isolates others than before, while pods or policies are still to be listed, or
+//! the watch of pods is broken: it may be that a pod has other labels by now, and what it was before would be held to no policy. Of what is held
+//! back neither model nor copy know, and policies are only remembered then, so that no pod is judged that is newer. What isolates more than before
+//! is not held back.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
@@ -46,8 +47,8 @@ pub(super) enum News {
 struct Known {
     /// Of what it said: the same is not told twice.
     print: u64,
-    /// Of a policy, a print of whom it isolates.
-    whom: u32,
+    /// Of a policy, whom it isolates.
+    whom: Whom,
     /// The last list that had it.
     round: u32,
 }
@@ -93,7 +94,7 @@ impl Told {
         let mut events = Vec::new();
         let mut copy = DiskCopy::open(path, |key: Key, mut object: Object, text| {
             commons.share(&mut object);
-            let known = Known { print: print(text), whom: whom(&object), round: 0 };
+            let known = Known { print: print(text), whom: Whom::of(&object), round: 0 };
             let event = object.told(&key);
             early.know(&event);
             events.push(event);
@@ -159,7 +160,7 @@ impl Told {
                     }
                 };
                 let print = print(&text);
-                let now = Known { print, whom: whom(&object), round: of.round };
+                let now = Known { print, whom: Whom::of(&object), round: of.round };
                 let before = of.known.insert(key.clone(), now);
                 if before.as_ref().is_none_or(|known| known.print != print) {
                     self.commons.share(&mut object);
@@ -220,10 +221,11 @@ impl Told {
     /// An object is like this now, or gone.
     fn change(&mut self, key: Key, now: Late, before: Option<Known>, events: &mut Vec<Event>) {
         let was_late = self.late.remove(&key).is_some();
-        let whom = now.as_ref().map(|(object, _)| whom(object));
-        // A new one ends nobody's isolation.
-        let is_of_others = was_late || before.as_ref().is_some_and(|before| Some(before.whom) != whom);
-        if is_of_others && kind(&key) == Kind::Policy && self.holds_back() {
+        let whom = now.as_ref().map(|(object, _)| Whom::of(object));
+        // A new one ends nobody's isolation, and what waits was before one that may.
+        let ends =
+            was_late || before.as_ref().is_some_and(|before| whom.is_none_or(|whom| !whom.are_all_of(before.whom)));
+        if ends && kind(&key) == Kind::Policy && self.holds_back() {
             self.late.insert(key, now);
             self.take_back(Kind::Policy, events);
             return;
@@ -295,12 +297,29 @@ fn kind(key: &Key) -> Kind {
     }
 }
 
-fn whom(object: &Object) -> u32 {
-    let Object::Policy(_, _, policy) = object else { return 0 };
-    let mut hasher = DefaultHasher::new();
-    (&policy.subject, policy.ingress.is_some(), policy.egress.is_some()).hash(&mut hasher);
-    let [.., a, b, c, d] = hasher.finish().to_be_bytes();
-    u32::from_be_bytes([a, b, c, d])
+/// Whom a policy isolates: its directions in the lowest two bits, and a print of its selector above them, 0 where it selects every pod.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Whom(u32);
+
+impl Whom {
+    fn of(object: &Object) -> Self {
+        let Object::Policy(_, _, policy) = object else { return Self(0) };
+        let directions = u32::from(policy.ingress.is_some()) | u32::from(policy.egress.is_some()) << 1;
+        if policy.subject.0.is_empty() {
+            return Self(directions);
+        }
+        let mut hasher = DefaultHasher::new();
+        policy.subject.hash(&mut hasher);
+        let [.., a, b, c, d] = hasher.finish().to_be_bytes();
+        let print = u32::from_be_bytes([a, b, c, d]) & !3;
+        Self(print.max(4) | directions)
+    }
+
+    /// Whether it isolates all of those, in each direction, as far as it is known.
+    const fn are_all_of(self, those: Self) -> bool {
+        let (selector, directions) = (self.0 & !3, self.0 & 3);
+        (selector == 0 || selector == those.0 & !3) && directions & those.0 == those.0 & 3
+    }
 }
 
 fn print(text: &RawValue) -> u64 {

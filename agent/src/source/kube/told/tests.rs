@@ -285,17 +285,45 @@ fn other_rules_for_the_same_pods_wait_for_nobody() {
         let egress = egress.then(|| [].into());
         rules("p", PolicyObject { uid: uid.into(), ingress: Some([].into()), egress, ..PolicyObject::default() })
     };
-    let (mut world, _) = listed(vec![], vec![of("1", false)]).restart();
+    let (mut world, _) = listed(vec![], vec![of("1", true)]).restart();
     world.take(Kind::Namespace, list([]));
-    world.take(Kind::Policy, list([of("2", false)]));
+    world.take(Kind::Policy, list([of("2", true)]));
     assert_eq!((world.policies(), world.cluster.is_old()), (vec![("p", "2")], false));
-    // Another direction is another isolation.
-    world.take(Kind::Policy, [of("3", true)]);
+    // A direction less ends an isolation.
+    world.take(Kind::Policy, [of("3", false)]);
     assert_eq!((world.policies(), world.cluster.is_old()), (vec![("p", "2")], true));
     world.take(Kind::Policy, [of("4", true)]);
     assert_eq!(world.policies(), [("p", "2")], "what came before waits");
     world.take(Kind::Pod, list([]));
     assert_eq!((world.policies(), world.cluster.is_old()), (vec![("p", "4")], false));
+}
+
+#[test]
+fn who_isolates_more_waits_for_nobody() {
+    let of = |uid: &str, app: Option<&str>, egress: bool| {
+        let subject = Selector(
+            app.into_iter().map(|app| Requirement::In("app".into(), [app.into()].into_iter().collect())).collect(),
+        );
+        let egress = egress.then(|| [].into());
+        rules(
+            "p",
+            PolicyObject { uid: uid.into(), subject, ingress: Some([].into()), egress, ..PolicyObject::default() },
+        )
+    };
+    for (before, after, waits) in [
+        ((Some("web"), false), (None, false), false),
+        ((Some("web"), false), (Some("web"), true), false),
+        ((Some("web"), false), (None, true), false),
+        ((Some("web"), true), (None, false), true),
+        ((None, false), (Some("web"), false), true),
+        ((Some("web"), false), (Some("db"), true), true),
+    ] {
+        let (mut world, _) = listed(vec![], vec![of("1", before.0, before.1)]).restart();
+        world.take(Kind::Namespace, list([]));
+        world.take(Kind::Policy, list([of("2", after.0, after.1)]));
+        let uid = if waits { "1" } else { "2" };
+        assert_eq!((world.policies(), world.cluster.is_old()), (vec![("p", uid)], waits), "{before:?} {after:?}");
+    }
 }
 
 #[test]
