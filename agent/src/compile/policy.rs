@@ -11,10 +11,12 @@ mod alike;
 mod atoms;
 mod blocks;
 mod budget;
+mod change;
 mod classes;
 mod cookies;
 mod definition;
 mod events;
+mod local;
 mod names;
 mod numbers;
 mod owners;
@@ -36,7 +38,6 @@ use std::{
 };
 
 use ipnet::IpNet;
-use osmia_maps::layout;
 
 use self::{
     alike::Alike,
@@ -49,115 +50,15 @@ use self::{
 };
 pub use self::{
     budget::OverBudget,
+    change::{CLOSED, CLOSED_COOKIE, Change, Rules},
     cookies::Cookie,
-    events::{About, about},
+    events::{About, Touched, about},
+    local::Local,
     ports::Scope,
     resume::{Pinned, Resumed},
     verdicts::{Verdict, VerdictKey},
 };
 use crate::model::{Cluster, Name, NamespaceObject, PodObject, policy::Direction};
-
-/// An endpoint of this node.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Local {
-    /// The pod; `None`: the runtime named none, and no policy is asked.
-    pub pod: Option<Name>,
-    /// The pod's uid as the runtime says it; empty: it says none.
-    pub uid: String,
-    /// Its addresses.
-    pub addresses: Vec<IpAddr>,
-}
-
-impl Local {
-    /// Its pod's object. One without a network, which this endpoint has, or with another uid is of another pod of the name, mostly of the one
-    /// before: then nobody has told of this one yet.
-    #[must_use]
-    pub fn object<'a>(&self, cluster: &'a Cluster) -> Option<&'a PodObject> {
-        let pod: &PodObject = cluster.pods.get(self.pod.as_ref()?)?;
-        let is_other = !self.uid.is_empty() && !pod.uid.is_empty() && pod.uid != self.uid;
-        (pod.has_network() && !is_other).then_some(pod)
-    }
-
-    /// Its pod's object where the policies that are told may be asked about it: they are not older than the pod or its labels.
-    #[must_use]
-    pub fn judged<'a>(&self, cluster: &'a Cluster) -> Option<&'a PodObject> {
-        self.object(cluster).filter(|_| self.pod.as_ref().is_some_and(|key| !cluster.early.contains(key)))
-    }
-
-    /// Whether a policy may isolate it although nothing is known of its pod: any that is told in its namespace, or one that is not told.
-    #[must_use]
-    pub fn may_be_isolated(&self, cluster: &Cluster) -> bool {
-        let Some(namespace) = self.pod.as_ref().map(Name::namespace) else { return false };
-        let has_policy = cluster.policies_in(namespace).next().is_some();
-        has_policy || cluster.is_old() || !cluster.namespaces.contains_key(namespace)
-    }
-
-    /// Whether no policy isolates it, in either direction, and nothing says that one might.
-    #[must_use]
-    pub fn is_open(&self, cluster: &Cluster) -> bool {
-        sets::is_open(cluster, self)
-    }
-}
-
-/// What an update is about.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Touched {
-    /// The cluster's Pod of this name.
-    Pod(Name),
-    /// The cluster's Namespace.
-    Namespace(String),
-    /// The cluster's NetworkPolicy.
-    Policy(Name),
-    /// The endpoint in a slot is this one now, or none.
-    Endpoint(u32, Option<Local>),
-}
-
-/// The rule sets of an endpoint; 0: not isolated.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Rules {
-    /// What it sends.
-    pub egress: u32,
-    /// What it receives.
-    pub ingress: u32,
-}
-
-/// The rule set that holds an endpoint shut while several of its pointers change; nothing is allowed by it.
-pub const CLOSED: u32 = 1;
-
-/// The cookie of what [`CLOSED`] keeps out.
-pub const CLOSED_COOKIE: u32 = 1;
-
-/// What has to be done, in the order of the fields; `old_verdicts` after a barrier.
-///
-/// A packet between two pods of this node is judged by the rules of both and by the class of both, so that a change of several pointers at
-/// once would for a moment show a mixture that neither the old nor the new state is. So whoever has more than one changing is [`CLOSED`]
-/// first: between the first and the last write it is never more open than before or after, for packets that are judged at that moment it is
-/// shut. Packets of flows that were judged before pass on until the epoch is raised.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Change {
-    /// Rows of rule sets and classes that nothing points to yet.
-    pub verdicts: BTreeMap<VerdictKey, Verdict>,
-    /// Endpoints that are shut while the pointers below are written.
-    pub closing: BTreeSet<u32>,
-    /// Class of an address; `None`: as its range says.
-    pub peers: BTreeMap<IpAddr, Option<u32>>,
-    /// Class of a range; `None`: as the range around it says.
-    pub blocks: BTreeMap<IpNet, Option<u32>>,
-    /// Rule sets of endpoints: those that changed, and all that were shut. An endpoint that is gone is not among them: its row is.
-    pub endpoints: BTreeMap<u32, Rules>,
-    /// Endpoints for whom something means something else now.
-    pub epochs: BTreeSet<u32>,
-    /// Rows of rule sets and classes that nothing points to any more.
-    pub old_verdicts: BTreeSet<layout::VerdictKey>,
-}
-
-impl Change {
-    /// Whether there is nothing to write.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 /// The compiled policies of this node's endpoints.
 ///

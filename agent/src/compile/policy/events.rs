@@ -1,7 +1,20 @@
 //! What the source's events mean to policy.
 
-use super::Touched;
-use crate::model::Event;
+use super::Local;
+use crate::model::{Event, Name};
+
+/// What an update is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Touched {
+    /// The cluster's Pod of this name.
+    Pod(Name),
+    /// The cluster's Namespace.
+    Namespace(String),
+    /// The cluster's NetworkPolicy.
+    Policy(Name),
+    /// The endpoint in a slot is this one now, or none.
+    Endpoint(u32, Option<Local>),
+}
 
 /// What an event is about.
 #[derive(Debug)]
