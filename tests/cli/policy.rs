@@ -161,6 +161,14 @@ fn what_was_told_and_is_not_in_force_turns_policy_and_status_red() {
         said.iter().any(|line| line.starts_with("?the source cannot tell all") && line.ends_with("pods: no answer")),
         "{said:?}"
     );
+    // A policy may be another by now, or there.
+    with(&machine, [Line::Source { problems: vec!["networkpolicies: 1 waits".into(), "pods: no answer".into()] }]);
+    let shown = show();
+    assert_eq!(shown["in_force"], true);
+    let why = "the source cannot tell all, what it said last holds: networkpolicies: 1 waits; 1 more in `osmia status`";
+    assert_eq!(shown["stale"].as_array().unwrap().last().unwrap(), why);
+    let ended = machine.osmia(&["policy", "show", "shop/none"]);
+    assert!(ended.stderr.trim_end().ends_with(why), "{}", ended.stderr);
 }
 
 #[test]

@@ -54,9 +54,9 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
             let Named { namespace, name } = named;
             let why = names.stale().first().map(|why| format!(" ({why})")).unwrap_or_default();
             let behind = names.told().behind.as_ref().map(in_force::behind_text);
-            let behind = behind.map(|behind| format!("; {behind}")).unwrap_or_default();
+            let more: String = behind.into_iter().chain(untold(&names)).map(|why| format!("; {why}")).collect();
             Failure::Unknown(format!(
-                "no NetworkPolicy {namespace}/{name} is in force on this node, says {}{why}{behind}",
+                "no NetworkPolicy {namespace}/{name} is in force on this node, says {}{why}{more}",
                 names.place()
             ))
         })?;
@@ -75,7 +75,7 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
     });
     let rules = rules(pins, &names, &policy)?;
     let drops = drops(pins, &context, &names, &policy)?;
-    let stale: Vec<String> = names.stale().iter().cloned().chain(late).collect();
+    let stale: Vec<String> = names.stale().iter().cloned().chain(late).chain(untold(&names)).collect();
     let (shown, refused) = (stale.clone(), known.refused.clone());
     let document = Document::new(move |document, page| {
         match in_force {
@@ -113,6 +113,13 @@ pub(super) fn run(pins: &Pins, common: &Common, named: &Named) -> Result<Documen
         .list(List::of("endpoints", list::endpoints(&names, &known).collect()))
         .list(List::of("rules", rules))
         .list(List::of("drops", drops)))
+}
+
+/// Why the source may know it otherwise, or that it went, without this node being told.
+fn untold(names: &Names) -> Option<String> {
+    let (first, more) = names.told().source.split_first()?;
+    let more = if more.is_empty() { String::new() } else { format!("; {} more in `osmia status`", more.len()) };
+    Some(format!("the source cannot tell all, what it said last holds: {first}{more}"))
 }
 
 /// What keeps it, or a change of it, from being in force on this node.
