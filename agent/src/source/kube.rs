@@ -204,7 +204,8 @@ impl KubeSource {
     /// A watch that is broken, or went on this moment, may have missed pods that changed with policies.
     fn look_at_pods(&mut self) {
         let now = time::Instant::now();
-        let is_broken = self.connection.failing_since(self.watches[model::Kind::Pod as usize].plural).is_some();
+        let watch = &self.watches[model::Kind::Pod as usize];
+        let is_broken = watch.stuck.is_some() || self.connection.failing_since(watch.plural).is_some();
         self.pods = match self.pods {
             _ if is_broken => PodWatch::Broken,
             PodWatch::Broken => PodWatch::GoesOn(now + CATCH_UP),

@@ -306,13 +306,20 @@ async fn what_cannot_be_asked_for_any_more_is_only_remembered_until_it_is_listed
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_goes_only_with_the_pods_that_changed_with_it() {
+    // Pods may not be asked for, and what is answered cannot be read.
+    for broken in [|| Reply::Status(403), || Reply::Text("nonsense\n".into())] {
+        a_policy_goes_only_with_the_pods_whose_watch_is(broken).await;
+    }
+}
+
+async fn a_policy_goes_only_with_the_pods_whose_watch_is(broken: fn() -> Reply) {
     let labelled = |kind, app: &str| {
         let metadata = format!(r#"{{"name":"p","namespace":"n","resourceVersion":"5","labels":{{"app":"{app}"}}}}"#);
         event(kind, &format!(r#"{{"metadata":{metadata}}}"#))
     };
     let policy = |kind| event(kind, r#"{"metadata":{"name":"deny","namespace":"n","resourceVersion":"6"}}"#);
     let pods = [Reply::Text(labelled("ADDED", "web") + &end(1))].into_iter();
-    let pods = pods.chain((0..1000).map(|_| Reply::Status(403))).collect();
+    let pods = pods.chain((0..1000).map(|_| broken())).collect();
     let gone = Reply::Later(Duration::from_secs(5), policy("DELETED"));
     let policies = [Reply::Text(policy("ADDED") + &end(1)), gone].into();
     let mut world = World::over(TempDir::new().unwrap(), 9, [("pods", pods), ("networkpolicies", policies)]);
