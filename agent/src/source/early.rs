@@ -15,7 +15,7 @@ use crate::model::{Event, Kind, Name, PodObject, packed::pack};
 /// What a source told of pods, as far as that matters here.
 #[derive(Default)]
 pub(super) struct Early {
-    /// Of each pod that was told, a print of its uid and labels.
+    /// Of each pod that was told, a print of its uid and labels, and whether it completed.
     pods: BTreeMap<Name, u64>,
     /// The kinds that pods are judged by and that are only remembered.
     old: BTreeSet<Kind>,
@@ -49,7 +49,10 @@ impl Early {
                 }
             }
             Event::PodGone(name) => {
-                self.pods.remove(name);
+                if self.pods.remove(name).is_some() {
+                    // Its addresses may be another's from now on.
+                    copy.outdate();
+                }
                 copy.set_early(name, false);
             }
             Event::Remembered(kind) if Kind::JUDGES.contains(kind) => drop(self.old.insert(*kind)),
@@ -73,6 +76,6 @@ impl Early {
 
 fn print(pod: &PodObject) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&pod.uid, &pod.labels).hash(&mut hasher);
+    (&pod.uid, &pod.labels, pod.completed).hash(&mut hasher);
     hasher.finish()
 }

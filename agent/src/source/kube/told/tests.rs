@@ -367,11 +367,15 @@ async fn a_start_does_not_live_by_a_copy_that_is_older_than_the_policies_that_we
         let object = Object::Namespace("n".into(), crate::model::NamespaceObject::default());
         News::Is(Key::of(&object), Ok(object))
     };
+    let News::Is(key, Ok(Object::Pod(of, name, completed))) = pod("p", "web") else { unreachable!() };
+    let completed = News::Is(key, Ok(Object::Pod(of, name, PodObject { completed: true, ..completed })));
     // What the disk refuses, and whether policy depends on it.
     let cases = [
         (Kind::Node, node("a", "2"), false),
         (Kind::Pod, pod("new", "web"), false),
         (Kind::Pod, pod("p", "db"), true),
+        (Kind::Pod, News::Gone(Key::Pod(Name::new("n", "p"))), true),
+        (Kind::Pod, completed, true),
         (Kind::Policy, policy("new", "1"), true),
         (Kind::Policy, no_policy("deny"), true),
         (Kind::Namespace, ns(), true),
