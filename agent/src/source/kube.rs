@@ -1,13 +1,12 @@
 //! `--source kube`: Nodes, Namespaces, NetworkPolicies and Pods of the whole cluster, watched at an apiserver.
 //!
-//! Invariant: of what it told only fingerprints stay in memory, and names and what objects have in common, which are the model's own. What
-//! is told twice is told once; what is not in a list any more
-//! is gone, also if it went while nobody watched; an object that cannot be read stays as it was read last. While the apiserver is away
-//! all stays as it was, over a restart too: a kind counts as remembered then, and as told once this process has listed it. Namespaces and
-//! policies count as remembered again once they cannot be asked for any more. While one of them is only remembered a pod that is new, or has
-//! other labels, is isolated, told or not: a policy may be there that nobody told. So no list is waited for to be safe (`told.rs` has the rest
-//! of it). What is listed is held back for a while only so that pods and policies that changed together are told together: such a pod would be
-//! isolated in between.
+//! Invariant: of what it told only fingerprints stay in memory, and names and what objects have in common, which are the model's own. What is
+//! told twice is told once; what is not in a list any more is gone, also if it went while nobody watched; an object that cannot be read stays as
+//! it was read last. While the apiserver is away all stays as it was, over a restart too: a kind counts as remembered then, and as told once this
+//! process has listed it. Namespaces and policies count as remembered again once they cannot be asked for any more. While one of them is only
+//! remembered a pod that is new, or has other labels, is isolated, told or not: a policy may be there that nobody told. So no list is waited for
+//! to be safe (`told.rs` has the rest of it). What is listed is held back for a while only so that pods and policies that changed together are
+//! told together: such a pod would be isolated in between.
 
 use std::{future, mem, path::Path, sync::Arc, task::Poll, time::Duration};
 
