@@ -21,6 +21,7 @@ pub(crate) mod logged;
 pub mod notice;
 pub mod object;
 mod saved;
+mod waiting;
 
 use crate::model::Event;
 use folder::FolderSource;

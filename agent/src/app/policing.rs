@@ -41,7 +41,7 @@ use crate::{
     catalogue::CatalogueFile,
     clock::Clock,
     compile::policy::{About, Change, Local, OverBudget, Pinned, Policies, Touched, about},
-    model::{Cluster, Event},
+    model::{Cluster, Event, Name},
     serve::metrics::{Metrics, PolicyRows},
 };
 
@@ -105,6 +105,8 @@ pub(super) struct Policing<R: Rows> {
     /// The catalogue could not be told it.
     crowded_out_unsaid: bool,
     news: News,
+    /// When policies came to wait, of those that do.
+    waiting: BTreeMap<Name, Instant>,
     notices: Notices,
     graves: Vec<Grave<R::Garbage>>,
     /// Rises each time that everything is compiled anew.
@@ -144,6 +146,7 @@ impl<R: Rows> Policing<R> {
             crowded_out_said: None,
             crowded_out_unsaid: false,
             news: News::default(),
+            waiting: BTreeMap::new(),
             notices,
             graves: Vec::new(),
             era: 0,
@@ -191,11 +194,12 @@ impl<R: Rows> Policing<R> {
                 About::Node => taken.nodes = true,
                 About::Kind => told = true,
                 About::Policy(about, kind) => {
+                    let mut came = since;
                     if let Touched::Policy(policy) = &about {
-                        self.is_news(policy);
-                        self.notice_refused_parts(policy);
+                        came = self.came(policy, since);
                     }
-                    self.news.since.entry(kind).or_insert(since);
+                    let first = self.news.since.entry(kind).or_insert(came);
+                    *first = came.min(*first);
                     touched.push(about);
                 }
             }

@@ -22,6 +22,8 @@ pub struct Cluster {
     pub namespaces: BTreeMap<String, NamespaceObject>,
     /// NetworkPolicies.
     pub policies: BTreeMap<Name, PolicyObject>,
+    /// What policies said since they were told, the last one last, of those that wait ([`Event::Waits`]).
+    pub waiting: BTreeMap<Name, Vec<PolicyObject>>,
     /// The kinds of which everything was told once. Of another kind what is missing here may be there all the same.
     pub told: BTreeSet<Kind>,
     /// Those of them that the source only remembers: it has not seen all of them since its start, or since it could not ask for them any more,
@@ -44,8 +46,15 @@ impl Cluster {
             }
             Event::Namespace(name, namespace) => set(&mut self.namespaces, name, namespace),
             Event::NamespaceGone(name) => self.namespaces.remove(&name).is_some(),
-            Event::Policy(key, policy) => set(&mut self.policies, key, policy),
-            Event::PolicyGone(key) => self.policies.remove(&key).is_some(),
+            Event::Policy(key, policy) => {
+                let waited = self.waiting.remove(&key).is_some();
+                set(&mut self.policies, key, policy) || waited
+            }
+            Event::PolicyGone(key) => {
+                let waited = self.waiting.remove(&key).is_some();
+                self.policies.remove(&key).is_some() || waited
+            }
+            Event::Waits(key, said) => set(&mut self.waiting, key, said),
             Event::Early(key) => self.is_old() && self.early.insert(key),
             Event::Remembered(kind) => {
                 self.told.insert(kind);
@@ -77,6 +86,12 @@ impl Cluster {
     /// The policies of a namespace.
     pub fn policies_in(&self, namespace: &str) -> impl Iterator<Item = (&Name, &PolicyObject)> {
         within(&self.policies, namespace)
+    }
+
+    /// All that a policy isolates by: what it was told to be, before that what it said since and waits, the newest first.
+    pub fn said<'a>(&'a self, key: &Name, told: &'a PolicyObject) -> impl Iterator<Item = &'a PolicyObject> {
+        let since = self.waiting.get(key).map(Vec::as_slice).unwrap_or_default();
+        since.iter().rev().chain([told])
     }
 
     /// Leaves no room between what it has: worth it once much was told.

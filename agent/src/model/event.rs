@@ -41,6 +41,9 @@ pub enum Event {
     Policy(Name, PolicyObject),
     /// A NetworkPolicy is gone.
     PolicyGone(Name),
+    /// The NetworkPolicy of this name says something else by now, or is gone, which is told as soon as all pods that may have changed with it
+    /// are: until then whom it isolated it isolates. It said these since, the last one last.
+    Waits(Name, Vec<PolicyObject>),
     /// What is told of the pod of this name, next or already, is newer than the policies or namespaces that are only remembered.
     Early(Name),
     /// All that a source knows of a kind has been told before this: it was all there was, some time, and may not be any more.

@@ -10,6 +10,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    mem,
     path::Path,
     time::Duration,
 };
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::saved::Saved;
+use super::{saved::Saved, waiting::Waiting};
 use crate::model::Name;
 
 /// After the disk refused; each time that it does again it is twice as long, to at most a minute.
@@ -30,12 +31,14 @@ const UNSAVED_AT_MOST: usize = 8 << 20;
 const ENTRY: usize = 200;
 
 /// What a line on disk is about.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 enum Line<K> {
     /// The copy is whole. Without it a policy may be missing and the copy is not to be lived by.
     Complete,
     /// The pod of this name is newer than the policies.
     Early(Name),
+    /// The policy of this name says something else, which waits.
+    Waits(Name),
     Object(K),
 }
 
@@ -63,6 +66,8 @@ pub(super) struct DiskCopy<K> {
     unsaved: BTreeMap<Line<K>, Unsaved>,
     /// The pods that are newer than the policies.
     early: BTreeSet<Name>,
+    /// The policies that wait by what was on disk, until they are asked for.
+    waiting: BTreeMap<Name, Waiting>,
     /// About [`UNSAVED_AT_MOST`].
     bytes: usize,
     is_whole: bool,
@@ -88,6 +93,7 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
             saved,
             unsaved: BTreeMap::new(),
             early: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             bytes: 0,
             is_whole: false,
             says_whole: false,
@@ -98,24 +104,24 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
         };
         let (mut unreadable, mut first) = (0_usize, None);
         for (line, text) in lines {
-            let key = match line {
+            let read = match &line {
                 Line::Complete => {
                     (copy.is_whole, copy.says_whole) = (true, true);
                     continue;
                 }
                 Line::Early(name) => {
-                    copy.early.insert(name);
+                    copy.early.insert(Name::clone(name));
                     continue;
                 }
-                Line::Object(key) => key,
+                Line::Waits(name) => serde_json::from_str(text.get()).map(|waiting| {
+                    copy.waiting.insert(Name::clone(name), waiting);
+                }),
+                Line::Object(key) => serde_json::from_str(text.get()).map(|value| each(key.clone(), value, &text)),
             };
-            match serde_json::from_str::<V>(text.get()) {
-                Ok(value) => each(key, value, &text),
-                Err(error) => {
-                    unreadable += 1;
-                    first.get_or_insert_with(|| (key.clone(), error.to_string()));
-                    copy.put(key, None, false);
-                }
+            if let Err(error) = read {
+                unreadable += 1;
+                first.get_or_insert_with(|| (line.clone(), error.to_string()));
+                copy.put_line(line, None, false);
             }
         }
         if copy.saved.is_damaged() || unreadable > 0 {
@@ -272,6 +278,16 @@ impl<K: Ord> DiskCopy<K> {
         while let Some(pod) = self.early.pop_first() {
             self.put_line(Line::Early(pod), None, false);
         }
+    }
+
+    /// The policies that waited by what was on disk.
+    pub(super) fn take_waiting(&mut self) -> BTreeMap<Name, Waiting> {
+        mem::take(&mut self.waiting)
+    }
+
+    /// A policy waits and said this, or waits no more; `is_new`: it did not before.
+    pub(super) fn put_waiting(&mut self, policy: &Name, said: Option<Box<RawValue>>, is_new: bool) {
+        self.put_line(Line::Waits(Name::clone(policy)), said, is_new);
     }
 
     /// What is told and not saved yet changes whom policy isolates, or what it allows.

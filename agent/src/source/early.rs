@@ -62,7 +62,11 @@ impl Early {
                     copy.none_is_early();
                 }
             }
-            Event::Policy(..) | Event::PolicyGone(_) | Event::Namespace(..) | Event::NamespaceGone(_) => copy.outdate(),
+            Event::Policy(..)
+            | Event::PolicyGone(_)
+            | Event::Waits(..)
+            | Event::Namespace(..)
+            | Event::NamespaceGone(_) => copy.outdate(),
             _ => {}
         }
         events.push(event);

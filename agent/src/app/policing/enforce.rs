@@ -2,10 +2,7 @@
 //!
 //! Invariant: names are in the catalogue before the rows that use them are in a map; that a generation is in force is said after its last row.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result};
 use osmia_maps::catalogue::Line;
@@ -26,8 +23,8 @@ pub(super) const SLOW: Duration = Duration::from_secs(10);
 pub(super) struct News {
     /// When the first of each kind came.
     pub(super) since: BTreeMap<&'static str, Instant>,
-    /// The policies that came, changed or went.
-    pub(super) policies: BTreeSet<Name>,
+    /// The policies that came, changed or went, and when.
+    pub(super) policies: BTreeMap<Name, Instant>,
     /// They are what a start found.
     pub(super) of_start: bool,
 }
@@ -68,20 +65,24 @@ impl<R: Rows> Policing<R> {
         dataplane.name_rows(generation)?;
         let garbage = dataplane.write_policy(change)?;
         tally::wrote(&mut self.rows, change, policies);
-        let took = self.news.since.values().min().unwrap_or(&start).elapsed();
-        let in_force = lines::in_force(&self.cluster, &self.news.policies, generation, self.clock.wall(), took);
+        let first = *self.news.since.values().min().unwrap_or(&start);
+        let took = first.elapsed();
+        let in_force = lines::in_force(&self.cluster, &self.news.policies, generation, self.clock.wall(), first);
         self.catalogue.append(&in_force).context("the catalogue cannot be written")?;
         // Most changes leave nothing behind: no barrier for those.
         if gone.is_some() || !change.old_verdicts.is_empty() {
             self.graves.push(Grave { era: self.era, garbage, names: gone });
             self.work.notify_one();
         }
-        let is_slow = took > SLOW && !self.news.of_start;
-        if is_slow {
+        let of_start = self.news.of_start;
+        let is_slow = |took| took > SLOW && !of_start;
+        if is_slow(took) {
             tracing::warn!(?took, "a change was in force late");
         }
-        let note = is_slow.then(|| format!("it came or changed, and was in force {} s later", took.as_secs()));
-        self.notice_news(Reason::ChangeSlow, note.as_deref());
+        self.notice_news(Reason::ChangeSlow, |came| {
+            let took = came.elapsed();
+            is_slow(took).then(|| format!("it came or changed, and was in force {} s later", took.as_secs()))
+        });
         let policies = self.news.policies.len();
         tracing::debug!(generation, ?took, policies, endpoints = change.endpoints.len(), "policy in force");
         self.metrics.policy_changed(self.news.since.iter().map(|(kind, since)| (*kind, since.elapsed())));

@@ -1,11 +1,13 @@
 //! What the catalogue is told of policies and endpoints.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use osmia_maps::catalogue::{Catalogue, Line, PodName, PolicyName};
+use tokio::time::Instant;
 
 use crate::{
     compile::policy::Local,
@@ -42,31 +44,32 @@ pub(super) fn unknown_policies(cluster: &Cluster, catalogue: &Catalogue, names: 
     other.chain(gone).chain(anew.map(key)).collect()
 }
 
-/// A generation is in force that was `took` on its way, and with it these policies, or without those that are gone.
+/// A generation is in force whose first change came at `first`, and with it these policies, or without those that are gone.
 pub(super) fn in_force(
     cluster: &Cluster,
-    policies: &BTreeSet<Name>,
+    policies: &BTreeMap<Name, Instant>,
     generation: u64,
     at: SystemTime,
-    took: Duration,
+    first: Instant,
 ) -> Vec<Line> {
-    let there = || {
-        policies.iter().filter_map(|key| {
-            let policy = cluster.policies.get(key)?;
-            Some((self::policy(key, policy), &policy.refused))
-        })
-    };
-    let in_force = Line::InForce {
+    let there = || policies.iter().filter_map(|(key, came)| Some((key, cluster.policies.get(key)?, came)));
+    // By when they came, the first last, since the last line speaks of the generation as a whole.
+    let mut named: BTreeMap<Reverse<Instant>, Vec<PolicyName>> = BTreeMap::from([(Reverse(first), Vec::new())]);
+    for (key, policy, came) in there() {
+        named.entry(Reverse(first.max(*came))).or_default().push(self::policy(key, policy));
+    }
+    let in_force = named.into_iter().map(|(Reverse(came), policies)| Line::InForce {
         generation,
         at_ms: milliseconds(at),
-        took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        policies: there().map(|(name, _)| name).collect(),
-    };
-    let refused = there().filter(|(_, parts)| !parts.is_empty());
-    let refused = refused.map(|(policy, parts)| Line::Refused { policy, parts: parts.clone() });
-    let gone = policies.iter().filter(|key| !cluster.policies.contains_key(*key));
+        took_us: u64::try_from(came.elapsed().as_micros()).unwrap_or(u64::MAX),
+        policies,
+    });
+    let refused = there().filter(|(_, policy, _)| !policy.refused.is_empty());
+    let refused = refused
+        .map(|(key, policy, _)| Line::Refused { policy: self::policy(key, policy), parts: policy.refused.clone() });
+    let gone = policies.keys().filter(|key| !cluster.policies.contains_key(*key));
     let gone = gone.map(|key| Line::NoPolicy { namespace: key.namespace().into(), name: key.name().into() });
-    std::iter::once(in_force).chain(refused).chain(gone).collect()
+    in_force.chain(refused).chain(gone).collect()
 }
 
 /// As the catalogue writes a time.

@@ -1,5 +1,7 @@
 //! What is wrong with policies, said once in the log and at the policies' objects.
 
+use tokio::time::Instant;
+
 use super::{Policing, Rows, lines};
 use crate::{
     compile::policy::{OverBudget, Policies},
@@ -8,7 +10,7 @@ use crate::{
 };
 
 impl<R: Rows> Policing<R> {
-    pub(super) fn notice_refused_parts(&mut self, key: &Name) {
+    fn notice_refused_parts(&mut self, key: &Name) {
         match self.cluster.policies.get(key) {
             None => self.notices.gone(key),
             Some(policy) => {
@@ -21,22 +23,33 @@ impl<R: Rows> Policing<R> {
         }
     }
 
+    /// A policy came, changed or went by an event of `since`, or waits for that from now on. When it came.
+    pub(super) fn came(&mut self, key: &Name, since: Instant) -> Instant {
+        if self.cluster.waiting.contains_key(key) {
+            return *self.waiting.entry(Name::clone(key)).or_insert(since);
+        }
+        let came = self.waiting.remove(key).unwrap_or(since);
+        self.is_news(key, came);
+        self.notice_refused_parts(key);
+        came
+    }
+
     /// A policy came, changed or went.
-    pub(super) fn is_news(&mut self, key: &Name) {
+    fn is_news(&mut self, key: &Name, came: Instant) {
         // While nothing is written who came and went again is nobody's news, and what went the catalogue tells when all is compiled anew.
         let waits = self.retry.is_some() || self.policies.is_none();
         if waits && !self.cluster.policies.contains_key(key) {
             self.news.policies.remove(key);
         } else {
-            self.news.policies.insert(Name::clone(key));
+            self.news.policies.entry(Name::clone(key)).or_insert(came);
         }
     }
 
-    /// Told of the policies that came or changed since the last time that all was in force.
-    pub(super) fn notice_news(&mut self, reason: Reason, note: Option<&str>) {
-        for key in &self.news.policies {
+    /// Told of the policies that came or changed since the last time that all was in force, by when each came.
+    pub(super) fn notice_news(&mut self, reason: Reason, note: impl Fn(Instant) -> Option<String>) {
+        for (key, came) in &self.news.policies {
             if let Some(policy) = self.cluster.policies.get(key) {
-                self.notices.set(reason, &lines::policy(key, policy), note.map(str::to_owned));
+                self.notices.set(reason, &lines::policy(key, policy), note(*came));
             }
         }
     }

@@ -51,7 +51,7 @@ impl<R: Rows> Policing<R> {
                 self.fall_behind(&error);
                 self.said = Some(error.clone());
             }
-            self.notice_news(Reason::ChangeFailed, Some(&format!("it is not in force as it is now: {error}")));
+            self.notice_news(Reason::ChangeFailed, |_| Some(format!("it is not in force as it is now: {error}")));
             if self.retry.is_none() {
                 self.retry = Some(Instant::now() + self.pause);
                 self.pause = RETRY_AT_MOST.min(2 * self.pause);

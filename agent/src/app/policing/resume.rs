@@ -4,6 +4,7 @@
 
 use anyhow::{Context, Result};
 use osmia_maps::catalogue::Line;
+use tokio::time::Instant;
 
 use super::{Policing, Rows, enforce::News, lines, refusal::used_up, tally};
 use crate::{
@@ -34,7 +35,10 @@ impl<R: Rows> Policing<R> {
         let names: Vec<Line> = policies.take_names().collect();
         self.generation = self.generation.max(catalogue.generation);
         self.policies = Some(policies);
-        self.news.policies.extend(lines::unknown_policies(&self.cluster, &catalogue, &names));
+        let now = Instant::now();
+        for policy in lines::unknown_policies(&self.cluster, &catalogue, &names) {
+            self.news.policies.entry(policy).or_insert(now);
+        }
         let mut lines = lines::endpoints(&self.locals, &catalogue);
         lines.extend(names);
         if change.is_empty() && lines.is_empty() && self.news.policies.is_empty() {

@@ -37,6 +37,8 @@ pub fn about(event: &Event) -> About {
             About::Policy(Touched::Namespace(name.clone()), "namespace")
         }
         Event::Pod(key, _) | Event::PodGone(key) | Event::Early(key) => About::Policy(Touched::Pod(key.clone()), "pod"),
-        Event::Policy(key, _) | Event::PolicyGone(key) => About::Policy(Touched::Policy(key.clone()), "policy"),
+        Event::Policy(key, _) | Event::PolicyGone(key) | Event::Waits(key, _) => {
+            About::Policy(Touched::Policy(key.clone()), "policy")
+        }
     }
 }

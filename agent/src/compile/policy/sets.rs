@@ -42,10 +42,11 @@ pub(super) fn key(cluster: &Cluster, local: &Local, direction: Direction) -> Opt
         let provisional = Key { direction, policies: Vec::new(), named: Vec::new() };
         return local.may_be_isolated(cluster).then_some(provisional);
     };
-    let selecting = policies.filter(|(_, policy)| policy.subject.matches(&pod.labels));
-    let policies: Vec<(PolicyName, Arc<[Rule]>)> = selecting
-        .filter_map(|(key, policy)| {
-            let rules = Arc::clone(policy.rules(direction)?);
+    let policies: Vec<(PolicyName, Arc<[Rule]>)> = policies
+        .filter_map(|(key, told)| {
+            // While a policy waits whom it isolates by what it says now is held to that, and whom it isolated before alone to what it said then.
+            let mut selecting = cluster.said(key, told).filter(|policy| policy.subject.matches(&pod.labels));
+            let (policy, rules) = selecting.find_map(|policy| Some((policy, Arc::clone(policy.rules(direction)?))))?;
             let (namespace, name, uid) = (key.namespace().into(), key.name().into(), policy.uid.to_string());
             Some((PolicyName { namespace, name, uid }, rules))
         })

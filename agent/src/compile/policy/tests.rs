@@ -8,6 +8,7 @@ mod maps;
 mod odd;
 mod orders;
 mod sharing;
+mod waiting;
 
 use std::{collections::BTreeMap, net::IpAddr, sync::LazyLock};
 

@@ -3,8 +3,8 @@
 //! Invariant: a kind is told to be all there once it was listed to its end and of each of its objects is known what it said last, and no
 //! more while it is listed anew. No policy that was told goes, or isolates others than before, while pods or policies are still to be listed, or
 //! the watch of pods is broken: it may be that a pod has other labels by now, and what it was before would be held to no policy. Of what is held
-//! back neither model nor copy know, and policies are only remembered then, so that no pod is judged that is newer. What isolates more than before
-//! is not held back.
+//! back model and copy know that it waits, so that whom it isolates by now it isolates over a start too; and policies are only remembered then, so
+//! that no pod is judged that is newer. What isolates more than before is not held back.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
@@ -18,12 +18,13 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
 use crate::{
-    model::{Event, Kind, packed::pack},
+    model::{Event, Kind, Name, packed::pack},
     source::{
         commons::Commons,
         copy::DiskCopy,
         early::Early,
         object::{Key, Object},
+        waiting::Waiting,
     },
 };
 
@@ -65,8 +66,16 @@ struct Listed {
     told: bool,
 }
 
-/// What a policy says by now, as an object and as the copy has it; `None`: it is gone.
-type Late = Option<(Object, Box<RawValue>)>;
+/// What an object says by now, and as the copy has it; `None`: it is gone.
+type Now = Option<(Object, Box<RawValue>)>;
+
+/// A policy that is held back.
+#[derive(Default)]
+struct Late {
+    waiting: Waiting,
+    /// What it says now, as the copy has it; `None`: it is gone.
+    text: Option<Box<RawValue>>,
+}
 
 /// All that was told.
 pub(super) struct Told {
@@ -77,7 +86,7 @@ pub(super) struct Told {
     /// News of pods may be missing although they are listed.
     pods_missed: bool,
     /// Policies that isolate others or went, until nothing of pods and policies is missing.
-    late: BTreeMap<Key, Late>,
+    late: BTreeMap<Name, Late>,
     /// Objects that cannot be read, why, and the last list that had them.
     unreadable: BTreeMap<Key, (String, u32)>,
 }
@@ -103,8 +112,20 @@ impl Told {
         if copy.is_whole() {
             early.begin(&mut copy, &mut events);
         }
-        let (late, unreadable) = (BTreeMap::new(), BTreeMap::new());
-        Ok((Self { kinds, commons, copy, early, pods_missed: false, late, unreadable }, events))
+        let mut late = BTreeMap::new();
+        let policies = &mut kinds[Kind::Policy as usize].known;
+        for (name, waiting) in copy.take_waiting() {
+            let key = Key::Policy(Name::clone(&name));
+            policies.remove(&key);
+            let mut text = None;
+            if let Some(object) = now(&name, &waiting) {
+                let said = text.insert(to_raw_value(&object)?);
+                policies.insert(key, Known { print: print(said), whom: Whom::of(&object), round: 0 });
+            }
+            events.push(Event::Waits(Name::clone(&name), waiting.said().to_vec()));
+            late.insert(name, Late { waiting, text });
+        }
+        Ok((Self { kinds, commons, copy, early, pods_missed: false, late, unreadable: BTreeMap::new() }, events))
     }
 
     /// Whether what was on disk is the whole of what an apiserver said some time.
@@ -206,8 +227,10 @@ impl Told {
         if self.late.is_empty() || self.holds_back() {
             return;
         }
-        for (key, now) in mem::take(&mut self.late) {
-            self.tell(key, now, false, events);
+        for (name, Late { waiting, text }) in mem::take(&mut self.late) {
+            self.copy.put_waiting(&name, None, false);
+            let now = now(&name, &waiting).zip(text);
+            self.tell(Key::Policy(name), now, false, events);
         }
         self.tell_all(Kind::Policy, events);
     }
@@ -215,25 +238,52 @@ impl Told {
     /// Whether policies may be told before pods that changed with them.
     fn holds_back(&self) -> bool {
         let [.., policies, pods] = &self.kinds;
-        policies.listing || pods.listing || !pods.complete || self.pods_missed
+        [policies, pods].into_iter().any(|of| of.listing || !of.complete) || self.pods_missed
     }
 
     /// An object is like this now, or gone.
-    fn change(&mut self, key: Key, now: Late, before: Option<Known>, events: &mut Vec<Event>) {
-        let was_late = self.late.remove(&key).is_some();
+    fn change(&mut self, key: Key, now: Now, before: Option<Known>, events: &mut Vec<Event>) {
+        let Key::Policy(name) = &key else { return self.tell(key, now, before.is_none(), events) };
+        let was_late = self.late.contains_key(name);
         let whom = now.as_ref().map(|(object, _)| Whom::of(object));
         // A new one ends nobody's isolation, and what waits was before one that may.
         let ends =
             was_late || before.as_ref().is_some_and(|before| whom.is_none_or(|whom| !whom.are_all_of(before.whom)));
-        if ends && kind(&key) == Kind::Policy && self.holds_back() {
-            self.late.insert(key, now);
+        if ends && self.holds_back() {
             self.take_back(Kind::Policy, events);
+            self.wait(Name::clone(name), now, events);
             return;
+        }
+        if self.late.remove(name).is_some() {
+            self.copy.put_waiting(name, None, false);
         }
         self.tell(key, now, before.is_none() && !was_late, events);
     }
 
-    fn tell(&mut self, key: Key, now: Late, is_new: bool, events: &mut Vec<Event>) {
+    /// Holds a policy back: what it isolates by now it isolates all the same.
+    fn wait(&mut self, name: Name, now: Now, events: &mut Vec<Event>) {
+        let is_new = !self.late.contains_key(&name);
+        let late = self.late.entry(Name::clone(&name)).or_default();
+        late.text = None;
+        match now {
+            Some((Object::Policy(_, _, policy), text)) => {
+                late.waiting.say(policy);
+                late.text = Some(text);
+            }
+            _ => late.waiting.go(),
+        }
+        let said = late.waiting.said().to_vec();
+        match to_raw_value(&late.waiting) {
+            Ok(text) => self.copy.put_waiting(&name, Some(text), is_new),
+            Err(error) => {
+                let round = self.kinds[Kind::Policy as usize].round;
+                self.unreadable.insert(Key::Policy(Name::clone(&name)), (error.to_string(), round));
+            }
+        }
+        self.early.tell(Event::Waits(name, said), &mut self.copy, events);
+    }
+
+    fn tell(&mut self, key: Key, now: Now, is_new: bool, events: &mut Vec<Event>) {
         let (event, text) = match now {
             Some((object, text)) => (object.told(&key), Some(text)),
             None => (key.clone().gone(), None),
@@ -280,7 +330,7 @@ impl Told {
         let unreadable = self.unreadable.iter().map(|(key, (why, _))| format!("{key:?}: {why}"));
         let late = (!self.late.is_empty()).then(|| {
             format!(
-                "networkpolicies: {} isolate others or went, which counts once all pods and policies are known",
+                "networkpolicies: {} isolate others or went: whom they isolated stays isolated until all pods and policies are known",
                 self.late.len()
             )
         });
@@ -295,6 +345,12 @@ fn kind(key: &Key) -> Kind {
         Key::Policy(..) => Kind::Policy,
         Key::Pod(..) => Kind::Pod,
     }
+}
+
+/// What a policy that is held back says now.
+fn now(name: &Name, waiting: &Waiting) -> Option<Object> {
+    let policy = waiting.now()?.clone();
+    Some(Object::Policy(name.namespace().to_owned(), name.name().to_owned(), policy))
 }
 
 /// Whom a policy isolates: its directions in the lowest two bits, and a print of its selector above them, 0 where it selects every pod.

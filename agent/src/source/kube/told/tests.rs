@@ -217,15 +217,25 @@ fn listed(pods: Vec<News>, policies: Vec<News>) -> World {
     world
 }
 
+/// Of a policy, one of these four.
+fn uid(policy: &PolicyObject) -> &'static str {
+    ["1", "2", "3", "4"].into_iter().find(|uid| policy.uid == **uid).unwrap()
+}
+
 impl World {
     fn early(&self) -> Vec<&str> {
         self.cluster.early.iter().map(Name::name).collect()
     }
 
-    /// The policies, and the uid of each, one of these four.
+    /// The policies, and the uid of each.
     fn policies(&self) -> Vec<(&str, &str)> {
-        let uid = |policy: &PolicyObject| ["1", "2", "3", "4"].into_iter().find(|uid| policy.uid == **uid).unwrap();
         self.cluster.policies.iter().map(|(name, policy)| (name.name(), uid(policy))).collect()
+    }
+
+    /// Those that wait, and the uids of what each said meanwhile.
+    fn waiting(&self) -> Vec<(&str, Vec<&str>)> {
+        let waiting = self.cluster.waiting.iter();
+        waiting.map(|(name, said)| (name.name(), said.iter().map(uid).collect())).collect()
     }
 }
 
@@ -277,6 +287,54 @@ fn a_policy_changes_or_goes_only_once_pods_are_listed() {
     assert_eq!(world.told.problems().count(), 0);
     let (world, _) = world.restart();
     assert_eq!((world.policies(), world.early()), (after.into(), vec![]));
+}
+
+/// A world in which a policy says something else by now, in this order, while pods cannot be listed.
+fn waiting(policies: Vec<News>) -> World {
+    let (mut world, _) = listed(vec![], vec![policy("p", "1")]).restart();
+    world.take(Kind::Namespace, list([]));
+    world.take(Kind::Policy, list([policy("p", "1")]));
+    world.take(Kind::Policy, policies);
+    assert_eq!(world.policies(), [("p", "1")]);
+    world
+}
+
+#[test]
+fn what_a_policy_says_while_it_waits_is_known_to_the_model_over_any_number_of_starts() {
+    for gone in [false, true] {
+        let last = if gone { no_policy("p") } else { policy("p", "3") };
+        let mut world = waiting(vec![policy("p", "2"), last]);
+        let said: &[&str] = if gone { &["2"] } else { &["2", "3"] };
+        for start in 0..3 {
+            assert_eq!((world.policies(), world.waiting()), (vec![("p", "1")], vec![("p", said.to_vec())]), "{start}");
+            assert!(world.cluster.is_old());
+            (world, _) = world.restart();
+        }
+        // Pods are listed before policies are, of which another one may isolate them.
+        world.take(Kind::Namespace, list([]));
+        world.take(Kind::Pod, list([]));
+        assert_eq!((world.policies(), world.waiting()), (vec![("p", "1")], vec![("p", said.to_vec())]));
+        // What is listed is what waits: nothing is news, and yet it counts now.
+        world.take(Kind::Policy, list((!gone).then(|| policy("p", "3"))));
+        let now = if gone { vec![] } else { vec![("p", "3")] };
+        for _ in 0..2 {
+            assert_eq!((world.policies(), world.waiting()), (now.clone(), vec![]), "{gone}");
+            (world, _) = world.restart();
+        }
+    }
+}
+
+#[test]
+fn what_waits_and_is_as_it_was_before_waits_no_more() {
+    let world = waiting(vec![policy("p", "2")]);
+    let (mut world, _) = world.restart();
+    world.take(Kind::Policy, list([policy("p", "1")]));
+    assert_eq!(world.waiting(), [("p", vec!["2", "1"])], "whom it isolated meanwhile nobody else may");
+    world.take(Kind::Namespace, list([]));
+    world.take(Kind::Pod, list([]));
+    assert_eq!((world.policies(), world.waiting(), world.cluster.is_old()), (vec![("p", "1")], vec![], false));
+    let (world, _) = world.restart();
+    assert_eq!((world.policies(), world.waiting()), (vec![("p", "1")], vec![]));
 }
 
 #[test]
@@ -379,10 +437,14 @@ async fn a_start_does_not_live_by_a_copy_that_is_older_than_the_policies_that_we
         (Kind::Policy, policy("new", "1"), true),
         (Kind::Policy, no_policy("deny"), true),
         (Kind::Namespace, ns(), true),
+        // Which waits.
+        (Kind::Policy, policy("deny", "2"), true),
     ];
     for (kind, news, depends) in cases {
         let case = format!("{news:?}");
         let mut world = listed(vec![pod("p", "web")], vec![policy("deny", "1")]);
+        let waits = case.contains("\"deny\"") && case.starts_with("Is(");
+        world.told.miss_pods(waits, &mut Vec::new());
         world.told.copy.refuse(true);
         world.take(kind, [news]);
         let (world, events) = world.restart();
