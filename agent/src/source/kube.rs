@@ -44,8 +44,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// that cannot be listed does not hold up the others.
 const TOGETHER: Duration = Duration::from_secs(20);
 /// How long policies or namespaces cannot be asked for before they are only remembered, and listed anew: longer than an apiserver takes to
-/// hand over to another one.
+/// hand over to another one. Also, how long after an answer that cannot be read, and none since, pods are.
 const LAPSE: Duration = Duration::from_secs(10);
+/// The kinds that are.
+const LAPSING: [model::Kind; 3] = [model::Kind::Namespace, model::Kind::Policy, model::Kind::Pod];
 /// After the watch of pods went on: what it missed is told by then. Also, how often it is looked whether it did.
 const CATCH_UP: Duration = Duration::from_secs(1);
 /// How many news of a kind are taken before it is another kind's turn, and the agent's.
@@ -160,7 +162,7 @@ impl KubeSource {
 
     /// Waits for news and takes them in. Cancel-safe.
     async fn gather(&mut self) {
-        let lapse = model::Kind::JUDGES.into_iter().filter_map(|kind| self.lapses_at(kind));
+        let lapse = LAPSING.into_iter().filter_map(|kind| self.lapses_at(kind));
         let pods = match self.pods {
             PodWatch::Goes => None,
             PodWatch::Broken => Some(time::Instant::now() + CATCH_UP),
@@ -189,7 +191,7 @@ impl KubeSource {
         for (kind, said) in news {
             self.take(kind, said);
         }
-        for kind in model::Kind::JUDGES {
+        for kind in LAPSING {
             if self.lapses_at(kind).is_some_and(|at| at <= time::Instant::now()) {
                 self.lapse(kind);
             }
@@ -214,20 +216,33 @@ impl KubeSource {
         self.told.miss_pods(self.pods != PodWatch::Goes, &mut self.held);
     }
 
-    /// When a kind that was told is only remembered, if it goes on that it cannot be asked for or read.
+    /// When a kind that was told is listed anew, if it goes on that it cannot be asked for or read. The watch of pods that cannot be asked for
+    /// says by itself when it goes on; one that could not be read may be silent from then on.
     fn lapses_at(&self, kind: model::Kind) -> Option<time::Instant> {
         let watch = &self.watches[kind as usize];
         let stuck = watch.stuck.as_ref().map(|(_, since)| *since);
-        let since = self.connection.failing_since(watch.plural).into_iter().chain(stuck).min()?;
+        let failing = self.connection.failing_since(watch.plural).filter(|_| model::Kind::JUDGES.contains(&kind));
+        let since = failing.into_iter().chain(stuck).min()?;
         self.told.is_told(kind).then(|| since + LAPSE)
     }
 
     /// Nobody knows what is missing of a kind: where a watch goes on it does not say when it has told what there was meanwhile, a list does.
     fn lapse(&mut self, kind: model::Kind) {
         let watch = &mut self.watches[kind as usize];
-        tracing::warn!(kind = watch.plural, "it cannot be asked for: new pods are isolated until it is listed again");
         watch.stream = (watch.start)(&self.connection.client(), watch.streams);
-        watch.lapsed = true;
+        watch.lapsed = model::Kind::JUDGES.contains(&kind);
+        if watch.lapsed {
+            tracing::warn!(
+                kind = watch.plural,
+                "it cannot be asked for: new pods are isolated until it is listed again"
+            );
+        } else {
+            tracing::warn!(kind = watch.plural, "nothing came since an answer that cannot be read: listing anew");
+        }
+        if let Some((_, since)) = &mut watch.stuck {
+            // Once more if that cannot be read either.
+            *since = time::Instant::now();
+        }
         self.told.list_anew(kind, &mut self.held);
     }
 

@@ -312,6 +312,31 @@ async fn a_policy_goes_only_with_the_pods_that_changed_with_it() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn pods_are_listed_anew_after_an_answer_that_cannot_be_read_and_none_since() {
+    let policy = |kind| event(kind, r#"{"metadata":{"name":"deny","namespace":"n","resourceVersion":"6"}}"#);
+    let silent = || Reply::Later(Duration::from_secs(3600), String::new());
+    // The first list after it cannot be read either.
+    let nonsense = || Reply::Text("nonsense\n".into());
+    let pods = [Reply::Text(end(1)), nonsense(), silent(), nonsense(), silent(), Reply::Text(end(7)), silent()].into();
+    let gone = Reply::Later(Duration::from_secs(1), policy("DELETED"));
+    let policies = [Reply::Text(policy("ADDED") + &end(1)), gone, silent()].into();
+    let mut world = World::over(TempDir::new().unwrap(), 9, [("pods", pods), ("networkpolicies", policies)]);
+    let first = world.source.first().await;
+    world.apply(&first);
+    let start = time::Instant::now();
+    while !world.cluster.policies.is_empty() {
+        let events =
+            time::timeout(5 * LAPSE, next(&mut world)).await.expect("the policy waits for the next news of pods");
+        world.apply(&events);
+    }
+    assert!(start.elapsed() >= LAPSE, "nobody knew that no pod had changed");
+    assert!(!world.cluster.is_old());
+    assert_eq!(world.source.problems(), Vec::<String>::new());
+    let lists = world.asked("/pods").iter().filter(|uri| uri.contains("sendInitialEvents")).count();
+    assert!(lists <= 4, "{:?}", world.asked("/pods"));
+}
+
 async fn a_policy_goes_only_with_the_pods_whose_watch_is(broken: fn() -> Reply) {
     let labelled = |kind, app: &str| {
         let metadata = format!(r#"{{"name":"p","namespace":"n","resourceVersion":"5","labels":{{"app":"{app}"}}}}"#);
