@@ -195,6 +195,10 @@ impl Told {
                 if before.is_none_or(|(before, _)| before != why) {
                     tracing::error!(?key, why, kept, "an object cannot be read; what it said last stays");
                 }
+                // It may isolate anybody.
+                if !kept && Kind::JUDGES.contains(&kind) {
+                    self.take_back(kind, events);
+                }
             }
             News::Gone(key) => {
                 self.unreadable.remove(&key);

@@ -179,6 +179,30 @@ fn a_kind_of_which_an_object_cannot_be_read_is_not_told_to_be_all_there() {
     }
 }
 
+#[test]
+fn a_policy_or_namespace_that_comes_and_cannot_be_read_isolates_pods_that_come_then() {
+    let mut world = listed(vec![pod("p", "web")], vec![policy("known", "1")]);
+    let bad = |key: &Key| News::Is(key.clone(), Err("no selector".into()));
+    for (key, known) in [
+        (Key::Policy(Name::new("n", "known")), true),
+        (Key::Node("a".into()), true),
+        (Key::Pod(Name::new("n", "bad")), true),
+        (Key::Policy(Name::new("n", "new")), false),
+        (Key::Namespace("new".into()), false),
+    ] {
+        let kind = kind(&key);
+        world.take(kind, [bad(&key)]);
+        world.take(Kind::Pod, [pod("p", "web"), pod("new", "web")]);
+        let early = if known { vec![] } else { vec!["new"] };
+        assert_eq!((world.cluster.is_old(), world.early()), (!known, early), "{key:?}");
+        assert!(world.told.problems().any(|problem| problem.contains("no selector")), "{key:?}");
+        world.take(kind, [News::Gone(key)]);
+        world.take(Kind::Pod, [News::Gone(Key::Pod(Name::new("n", "new")))]);
+        assert!(!world.cluster.is_old());
+        assert_eq!(world.told.problems().count(), 0);
+    }
+}
+
 fn pod(name: &str, app: &str) -> News {
     let labels = [("app".into(), app.into())].into_iter().collect();
     let object = PodObject { labels: std::sync::Arc::new(labels), ..PodObject::default() };
