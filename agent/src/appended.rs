@@ -5,6 +5,8 @@
 //! packets and pods that wait for him. It takes this one's name when its bytes are on disk, with all that was appended meanwhile, and open for
 //! what comes next; or not at all. So a crash, of the machine too, leaves the old file or the new one.
 
+mod behind;
+
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Read, Write},
@@ -13,6 +15,8 @@ use std::{
     sync::Arc,
     thread::{self, JoinHandle},
 };
+
+use behind::Behind;
 
 /// Bytes that may be out of date before a shorter file is worth it; also, that are waited for after one could not be written.
 pub(crate) const SLACK: u64 = 1 << 20;
@@ -32,6 +36,8 @@ pub(crate) struct Appended {
     enough: u64,
     /// The shorter file.
     shorter: Option<Shorter>,
+    /// Who syncs what is appended, once that is asked for.
+    behind: Option<Behind>,
 }
 
 /// A file that is being written.
@@ -58,7 +64,15 @@ impl Appended {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         let length = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file: Arc::new(file), length, torn: false, enough: SLACK, shorter: None })
+        Ok(Self {
+            path: path.to_owned(),
+            file: Arc::new(file),
+            length,
+            torn: false,
+            enough: SLACK,
+            shorter: None,
+            behind: None,
+        })
     }
 
     /// Only so many bytes of it are whole lines.
@@ -111,6 +125,21 @@ impl Appended {
                 let _ = self.mend();
                 Err(error)
             }
+        }
+    }
+
+    /// What is in the file by now is on the disk soon. Nobody waits for it, but who closes the file.
+    pub(crate) fn sync_soon(&mut self) {
+        if self.behind.is_none() {
+            match Behind::start(&self.path) {
+                Ok(behind) => self.behind = Some(behind),
+                Err(error) => {
+                    tracing::error!(path = %self.path.display(), %error, "no thread syncs it: the power can take what is written last");
+                }
+            }
+        }
+        if let Some(behind) = &self.behind {
+            behind.sync(&self.file);
         }
     }
 
@@ -208,10 +237,11 @@ impl Appended {
 
     /// Nobody waits for it: until then the name leads to the old file when the power goes.
     fn sync_name(&self) {
-        let path = self.path.clone();
+        let (path, file) = (self.path.clone(), Arc::clone(&self.file));
         let sync = move || {
-            if let Err(error) = sync_folder(&path) {
-                tracing::warn!(path = %path.display(), %error, "its folder cannot be synced");
+            // What came meanwhile may be on the disk in the old file.
+            if let Err(error) = file.sync_data().and_then(|()| sync_folder(&path)) {
+                tracing::warn!(path = %path.display(), %error, "it cannot be synced with its folder");
             }
         };
         if let Err(error) = thread::Builder::new().name("sync".into()).spawn(sync) {
@@ -247,6 +277,12 @@ impl Appended {
     #[cfg(test)]
     pub(crate) fn refuse(&mut self, refuse: bool) {
         self.file = Arc::new(if refuse { File::open(&self.path) } else { open(&self.path) }.unwrap());
+    }
+
+    /// Whether a sync was asked for some time.
+    #[cfg(test)]
+    pub(crate) fn is_synced(&self) -> bool {
+        self.behind.is_some()
     }
 
     /// Whether a shorter file is on its way, or written.

@@ -6,6 +6,7 @@
 //! was told last, so nothing of it stands in for what cannot be read now when a source says that all was told. What the disk refuses is kept
 //! and tried again, up to a bound. Beyond it nothing is kept before the next start: only a start has everything told anew. Where policy depends
 //! on what is refused, the file, which is older than what is in force then, stops to say that it is whole before anything comes into force.
+//! What policy depends on is synced behind its coming into force: the power takes what was told in the last second, and a start lives by the rest.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -176,8 +177,14 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
             Keeping::Nothing => return,
         };
         match written {
-            Ok(()) if self.keeping == Keeping::All => (self.unkept, self.again, self.outdated) = (None, None, false),
+            Ok(()) if self.keeping == Keeping::All => {
+                (self.unkept, self.again) = (None, None);
+                if mem::take(&mut self.outdated) {
+                    self.saved.sync_soon();
+                }
+            }
             Ok(()) => {
+                self.saved.sync_soon();
                 (self.keeping, self.again, self.says_whole) = (Keeping::Nothing, None, false);
                 // It goes on to be so.
                 self.say(given_up());
@@ -202,7 +209,10 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
             return;
         }
         match self.saved.keep([(&Line::Complete, None::<&RawValue>)]) {
-            Ok(()) => self.says_whole = false,
+            Ok(()) => {
+                self.saved.sync_soon();
+                self.says_whole = false;
+            }
             Err(_) => {
                 self.give_up();
                 self.attempt();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a file of lines `[key, value or null]`, the last line of a key counts. It is replaced by a shorter one when half of it is out of
 //! date, without holding its values in memory. A crash leaves at worst its last line torn, which is dropped; other lines that cannot be read
-//! stay until it is replaced. What is appended is not synced: what is lost with the power is asked for again.
+//! stay until it is replaced. What is appended is synced where that is asked for, behind who asks: the power can take the rest.
 
 use std::{
     collections::BTreeMap,
@@ -115,6 +115,17 @@ impl<K: Serialize + DeserializeOwned + Ord + 'static> Saved<K> {
 }
 
 impl<K> Saved<K> {
+    /// What is kept by now is on the disk soon. Nobody waits for it.
+    pub(super) fn sync_soon(&mut self) {
+        self.file.sync_soon();
+    }
+
+    /// Whether a sync was asked for some time.
+    #[cfg(test)]
+    pub(super) fn is_synced(&self) -> bool {
+        self.file.is_synced()
+    }
+
     /// Leaves nothing. Needs no room on the disk.
     ///
     /// # Errors

@@ -10,6 +10,7 @@
 mod disk;
 mod pods;
 mod policy;
+mod power;
 mod program;
 mod replaced;
 mod space;

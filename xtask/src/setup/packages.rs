@@ -19,6 +19,7 @@ const RUN: &[&str] = &[
     "containerd",                  // a real caller of the plugin
     "containernetworking-plugins", // the ptp plugin, the reference of the bench
     "curl",                        // speaks to the apiserver
+    "e2fsprogs",                   // mkfs.ext4: the disk of a node that loses its power
     "ethtool",                     // switches offloads off, so that the underlay segments
     "iperf3",                      // bulk streams
     "iproute2",                    // ip, tc, ss

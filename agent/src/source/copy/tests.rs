@@ -231,6 +231,19 @@ async fn a_file_that_lacks_what_policy_depends_on_does_not_say_that_it_is_whole(
     assert!(world.restart().0.copy.is_whole());
 }
 
+#[test]
+fn what_policy_depends_on_is_synced() {
+    let mut world = World::new();
+    world.set("a", 1, true);
+    world.copy.make_whole();
+    world.copy.save();
+    assert!(!world.copy.saved.is_synced(), "a list of thousands of pods keeps no disk busy");
+    world.set("a", 2, true);
+    world.copy.outdate();
+    world.copy.save();
+    assert!(world.copy.saved.is_synced());
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_even_that_is_refused_nothing_of_it_stays() {
     let mut world = World::new();
