@@ -1,10 +1,15 @@
 //! Maps that no single call reads. What the other commands take there is a matter of the bench; those about policy have their second here.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::OpenOptions,
+    io::{BufWriter, Write as _},
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use osmia_maps::{
     Access,
-    catalogue::{Direction, Line, PodName, PolicyName, Ports, Reason, SetRule},
+    catalogue::{self, Direction, Line, PodName, PolicyName, Ports, Reason, SetRule},
     layout::{
         Addr, Endpoint, FlowEntry, VerdictRow,
         endpoint::{E_PRESENT, E_READY},
@@ -14,7 +19,7 @@ use osmia_maps::{
 };
 
 use crate::fixture::{
-    GENERATION, Machine, NOW, Policed, Sizes, create, flow4,
+    GENERATION, Machine, NOW, Policed, Sizes, create, flow4, osmia,
     policed::{key, lines, policy},
 };
 
@@ -35,6 +40,45 @@ fn of_ten_thousand_rows_none_is_missing() {
     let dumped = machine.json(&["map", "dump", "endpoint_addr"]);
     assert_eq!(dumped["rows"].as_array().unwrap().len(), ROWS as usize);
     assert_eq!(machine.json(&["flow", "list"])["matched"], ROWS);
+}
+
+/// What `osmia` takes there grows with what it is asked, not with all that the catalogue knows.
+#[test]
+fn of_a_long_catalogue_no_command_keeps_more_than_it_was_asked_for() {
+    const COOKIES: u32 = 1_000;
+    /// Bytes of each one's text, together twice as many as a command may have.
+    const TEXT: usize = 128 << 10;
+    const MOST_KIB: usize = COOKIES as usize * TEXT / 2 / 1024;
+    let machine = Policed::new();
+    let text = "x".repeat(TEXT);
+    let cookie = |n| Line::Cookie {
+        cookie: 100_000 + n,
+        reason: Reason::Rule { policy: policy("long"), direction: Direction::Ingress, rule: 0, text: text.clone() },
+    };
+    machine.write(&lines());
+    let path = catalogue::path(&machine.run);
+    let mut file = BufWriter::new(OpenOptions::new().append(true).open(&path).unwrap());
+    for n in 0..COOKIES {
+        serde_json::to_writer(&mut file, &cookie(n)).unwrap();
+        file.write_all(b"\n").unwrap();
+    }
+    file.flush().unwrap();
+    for (arguments, said) in [
+        (&["explain", "shop/web-0", "shop/db-0", "5432/tcp"][..], "allowed"),
+        (&["policy", "list"], "shop/db"),
+        (&["policy", "show", "shop/db"], "in force"),
+        (&["policy", "sets"], "isolated by"),
+        (&["policy", "classes"], "PEERS"),
+        (&["endpoint", "list"], "shop/web-0"),
+    ] {
+        let plain = osmia(arguments);
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit -v {MOST_KIB} && exec \"$@\"")).arg("sh");
+        command.arg(plain.get_program()).args(plain.get_args()).arg("--run").arg(&machine.run);
+        let ended = machine.space.feed(&mut command, "").unwrap();
+        let no_names = ended.stdout.contains("no names");
+        assert!(ended.status.success() && ended.stdout.contains(said) && !no_names, "{arguments:?}: {}", ended.text());
+    }
 }
 
 /// A hundred pods with a rule set each, of a thousand classes each, ten addresses a class; a catalogue of them and of as many policies as

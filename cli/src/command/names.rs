@@ -147,8 +147,8 @@ impl Names {
     }
 
     /// What atoms say of a class; of class 0 none does. `None`: the catalogue does not know it.
-    pub(super) fn signature(&self, class: u32) -> Option<&[(u32, u16)]> {
-        if class == 0 { Some(&[]) } else { self.index.class(class) }
+    pub(super) fn signature(&self, class: u32) -> Option<Vec<(u32, u16)>> {
+        if class == 0 { Some(Vec::new()) } else { self.index.class(class) }
     }
 
     pub(super) fn reason(&self, cookie: u32) -> Option<&Reason> {
@@ -176,10 +176,7 @@ impl Names {
 
     /// A peer of rules in words.
     pub(super) fn atom_text(&self, atom: u32) -> String {
-        match self.index.atom(atom) {
-            Some(text) => text.to_owned(),
-            None => format!("unknown peer {atom}"),
-        }
+        self.index.atom(atom).unwrap_or_else(|| format!("unknown peer {atom}"))
     }
 }
 

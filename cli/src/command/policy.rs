@@ -111,6 +111,16 @@ pub(super) fn say_stale(page: &mut Page<'_>, stale: &[String]) -> std::io::Resul
 
 /// One table of what the names call by number; `none` is said where it is empty.
 fn listed(names: &Names, list: List, none: &'static str) -> Document {
+    listed_by(names, list, none, |page, list| page.table(|| list.rows()))
+}
+
+/// The same, its table written by `table`.
+fn listed_by(
+    names: &Names,
+    list: List,
+    none: &'static str,
+    table: impl Fn(&mut Page<'_>, &List) -> std::io::Result<()> + 'static,
+) -> Document {
     let stale = names.stale().to_vec();
     let document = Document::new({
         let stale = stale.clone();
@@ -120,7 +130,7 @@ fn listed(names: &Names, list: List, none: &'static str) -> Document {
                 if list.len() == 0 {
                     page.line(none)?;
                 }
-                page.table(|| list.rows())?;
+                table(page, list)?;
             }
             Ok(())
         }

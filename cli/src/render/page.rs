@@ -45,7 +45,16 @@ impl<'a> Page<'a> {
 
     /// Rows of one shape as columns; see [`table`].
     pub(crate) fn table<I: Iterator<Item = Record>>(&mut self, rows: impl Fn() -> I) -> io::Result<()> {
-        table::write(self, rows)
+        table::write(self, rows(), rows())
+    }
+
+    /// The same where rows are dear: `measured` are they, but for the text of their last column.
+    pub(crate) fn measured_table(
+        &mut self,
+        measured: impl Iterator<Item = Record>,
+        rows: impl Iterator<Item = Record>,
+    ) -> io::Result<()> {
+        table::write(self, measured, rows)
     }
 
     fn styled(&mut self, style: Style, text: impl Display) -> io::Result<()> {

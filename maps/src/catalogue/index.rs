@@ -1,19 +1,32 @@
-//! The catalogue for who asks for few of its names: half a million rules are a file of 200 MB, of which one question needs some lines.
+//! The catalogue for who asks for few of its names: half a million rules are a file of 220 MB, of which one question needs some lines.
 //!
-//! Invariant: says the same as [`Catalogue::read`]. Of lines that name a number only the number is read, until somebody asks for it; they are
-//! recognised as serde writes them, and what looks otherwise is read whole.
+//! Invariant: says the same as [`Catalogue::read`]. Of lines that name a number only the number and the place are kept; they are recognised
+//! as serde writes them, and what looks otherwise is read whole. What a line says is read from the file when somebody asks: whatever became of
+//! its name, the file is the one that was opened, and a line in whose place another one stands by then counts as none.
 
-use std::{cell::OnceCell, collections::BTreeMap, fmt, fs, io::BufRead as _, ops::Range, path::Path};
+mod file;
+mod lines;
+
+use std::{
+    cell::{OnceCell, RefCell},
+    fmt,
+    fs::File,
+    path::Path,
+};
 
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor},
 };
 
+use self::{
+    file::{Place, Window},
+    lines::Lines,
+};
 use super::{Catalogue, Direction, Line, PolicyName, Reason, SetRule};
 
 /// A rule set but for its rules.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SetHead {
     /// Direction.
     pub direction: Direction,
@@ -22,115 +35,126 @@ pub struct SetHead {
     /// Cookie of what no rule allows.
     pub isolation: u32,
     /// How many rules it has.
-    #[serde(rename = "rules", deserialize_with = "count")]
     pub len: usize,
 }
 
+/// What is read of the line of an atom.
 #[derive(Deserialize)]
-struct AtomText {
-    text: String,
+#[serde(rename_all = "snake_case")]
+enum OfAtom {
+    Atom { number: u32, text: String },
 }
 
+/// What is read of the line of a class.
 #[derive(Deserialize)]
-struct ClassSignature {
-    signature: Vec<(u32, u16)>,
+#[serde(rename_all = "snake_case")]
+enum OfClass {
+    Class { number: u32, signature: Vec<(u32, u16)> },
 }
 
+/// What is read of the line of a rule set, but for its rules.
 #[derive(Deserialize)]
-struct SetRules {
-    rules: Vec<SetRule>,
+#[serde(rename_all = "snake_case")]
+enum HeadOfSet {
+    Set {
+        number: u32,
+        direction: Direction,
+        policies: Vec<PolicyName>,
+        isolation: u32,
+        #[serde(rename = "rules", deserialize_with = "count")]
+        len: usize,
+    },
 }
 
+/// The rules in the line of a rule set.
 #[derive(Deserialize)]
-struct CookieReason {
-    reason: Reason,
+#[serde(rename_all = "snake_case")]
+enum RulesOfSet {
+    Set { number: u32, rules: Vec<SetRule> },
 }
 
-/// A line that was found, and what it says once somebody asked.
-#[derive(Debug)]
-struct Entry<T> {
-    line: Range<usize>,
-    says: OnceCell<Option<Box<T>>>,
+/// What is read of the line of a cookie.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OfCookie {
+    Cookie { cookie: u32, reason: Reason },
 }
 
-type Entries<T> = BTreeMap<u32, Entry<T>>;
+/// Lines of one kind, and the part of the file that the last of them was read from.
+#[derive(Default)]
+struct Kind {
+    lines: Lines,
+    window: RefCell<Window>,
+}
+
+/// What was read of lines stays, by their position.
+type Said<T> = Vec<OnceCell<Box<T>>>;
 
 /// The lines of a file by what they name.
 #[derive(Default)]
 pub struct Index {
-    text: Vec<u8>,
-    atoms: Entries<String>,
-    classes: Entries<Vec<(u32, u16)>>,
-    sets: Entries<SetHead>,
-    cookies: Entries<Reason>,
+    file: Option<File>,
+    atoms: Kind,
+    classes: Kind,
+    sets: Kind,
+    cookies: Kind,
+    heads: Said<SetHead>,
+    reasons: Said<Reason>,
     /// Everything else.
     rest: Catalogue,
 }
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index").field("bytes", &self.text.len()).field("rest", &self.rest).finish_non_exhaustive()
+        f.debug_struct("Index").field("file", &self.file).field("rest", &self.rest).finish_non_exhaustive()
     }
 }
 
 impl Index {
-    /// Reads a file.
+    /// Looks through a file.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn read(path: &Path) -> std::io::Result<Self> {
-        Ok(Self::of(fs::read(path)?))
-    }
-
-    /// What a file's text says.
-    #[must_use]
-    pub fn of(text: Vec<u8>) -> Self {
+        let file = File::open(path)?;
         let mut index = Self::default();
-        let mut begin = 0;
-        // Reading from memory never fails.
-        while let Some(length) = text.get(begin..).and_then(|mut rest| rest.skip_until(b'\n').ok()) {
-            let end = begin + length;
-            let Some(line) = text.get(begin..end).and_then(|line| line.strip_suffix(b"\n")) else { break };
-            if !index.take(line, begin..end) {
-                break;
-            }
-            begin = end;
+        file::each_line(&file, |line, place| index.take(line, place))?;
+        for kind in [&mut index.atoms, &mut index.classes, &mut index.sets, &mut index.cookies] {
+            kind.lines.end();
         }
-        index.text = text;
-        index
+        index.heads.resize_with(index.sets.lines.len(), OnceCell::new);
+        index.reasons.resize_with(index.cookies.lines.len(), OnceCell::new);
+        index.file = Some(file);
+        Ok(index)
     }
 
     /// Whether the line is whole.
-    fn take(&mut self, line: &[u8], place: Range<usize>) -> bool {
-        let place = || place.clone();
+    fn take(&mut self, line: &[u8], place: Place) -> bool {
+        let Self { atoms, classes, sets, cookies, .. } = self;
         if line.ends_with(b"}}") {
-            if let Some(number) = number(line, br#"{"atom":{"number":"#) {
-                put(&mut self.atoms, number, place());
-                return true;
-            }
-            if let Some(number) = number(line, br#"{"class":{"number":"#) {
-                put(&mut self.classes, number, place());
-                return true;
-            }
-            if let Some(number) = number(line, br#"{"set":{"number":"#) {
-                put(&mut self.sets, number, place());
-                return true;
-            }
-            if let Some(number) = number(line, br#"{"cookie":{"cookie":"#) {
-                put(&mut self.cookies, number, place());
-                return true;
+            let kinds: [(&[u8], &mut Kind); 4] = [
+                (br#"{"atom":{"number":"#, &mut *atoms),
+                (br#"{"cookie":{"cookie":"#, &mut *cookies),
+                (br#"{"class":{"number":"#, &mut *classes),
+                (br#"{"set":{"number":"#, &mut *sets),
+            ];
+            for (beginning, kind) in kinds {
+                if let Some(number) = line.strip_prefix(beginning).and_then(number) {
+                    kind.lines.put(number, place);
+                    return true;
+                }
             }
         }
         match serde_json::from_slice(line) {
-            Ok(Line::Atom { number, .. }) => put(&mut self.atoms, number, place()),
-            Ok(Line::Class { number, .. }) => put(&mut self.classes, number, place()),
-            Ok(Line::Set { number, .. }) => put(&mut self.sets, number, place()),
-            Ok(Line::Cookie { cookie, .. }) => put(&mut self.cookies, cookie, place()),
-            Ok(Line::Gone { atoms, classes, sets, cookies }) => {
-                atoms.iter().for_each(|number| _ = self.atoms.remove(number));
-                classes.iter().for_each(|number| _ = self.classes.remove(number));
-                sets.iter().for_each(|number| _ = self.sets.remove(number));
-                cookies.iter().for_each(|number| _ = self.cookies.remove(number));
+            Ok(Line::Atom { number, .. }) => atoms.lines.put(number, place),
+            Ok(Line::Class { number, .. }) => classes.lines.put(number, place),
+            Ok(Line::Set { number, .. }) => sets.lines.put(number, place),
+            Ok(Line::Cookie { cookie, .. }) => cookies.lines.put(cookie, place),
+            Ok(Line::Gone { atoms: of_atoms, classes: of_classes, sets: of_sets, cookies: of_cookies }) => {
+                atoms.lines.forget(&of_atoms);
+                classes.lines.forget(&of_classes);
+                sets.lines.forget(&of_sets);
+                cookies.lines.forget(&of_cookies);
             }
             Ok(line) => self.rest.take(line),
             Err(_) => return serde_json::from_slice::<IgnoredAny>(line).is_ok(),
@@ -146,72 +170,80 @@ impl Index {
 
     /// An atom in words.
     #[must_use]
-    pub fn atom(&self, number: u32) -> Option<&str> {
-        self.ask(&self.atoms, number, |AtomText { text }| text).map(String::as_str)
+    pub fn atom(&self, number: u32) -> Option<String> {
+        self.ask(&self.atoms, number, |OfAtom::Atom { number, text }| (number, text))
     }
 
     /// The signature of a class.
     #[must_use]
-    pub fn class(&self, number: u32) -> Option<&[(u32, u16)]> {
-        self.ask(&self.classes, number, |ClassSignature { signature }| signature).map(Vec::as_slice)
+    pub fn class(&self, number: u32) -> Option<Vec<(u32, u16)>> {
+        self.ask(&self.classes, number, |OfClass::Class { number, signature }| (number, signature))
     }
 
-    /// The numbers of all classes.
+    /// The numbers of all classes, rising.
     pub fn classes(&self) -> impl Iterator<Item = u32> {
-        self.classes.keys().copied()
+        self.classes.lines.numbers()
     }
 
     /// A rule set.
     #[must_use]
     pub fn set(&self, number: u32) -> Option<&SetHead> {
-        self.ask(&self.sets, number, |head: SetHead| head)
+        let said = self.heads.get(self.sets.lines.position(number)?)?;
+        kept(said, || {
+            self.ask(&self.sets, number, |HeadOfSet::Set { number, direction, policies, isolation, len }| {
+                (number, SetHead { direction, policies, isolation, len })
+            })
+        })
     }
 
     /// The rules of a set; read anew each time.
     #[must_use]
     pub fn rules(&self, set: u32) -> Option<Vec<SetRule>> {
-        let entry = self.sets.get(&set)?;
-        self.parse(&entry.line).map(|SetRules { rules }| rules)
+        self.ask(&self.sets, set, |RulesOfSet::Set { number, rules }| (number, rules))
     }
 
-    /// The numbers of all rule sets.
+    /// The numbers of all rule sets, rising.
     pub fn sets(&self) -> impl Iterator<Item = u32> {
-        self.sets.keys().copied()
+        self.sets.lines.numbers()
     }
 
     /// What a cookie stands for.
     #[must_use]
     pub fn reason(&self, cookie: u32) -> Option<&Reason> {
-        self.ask(&self.cookies, cookie, |CookieReason { reason }| reason)
+        let said = self.reasons.get(self.cookies.lines.position(cookie)?)?;
+        kept(said, || self.ask(&self.cookies, cookie, |OfCookie::Cookie { cookie, reason }| (cookie, reason)))
     }
 
-    fn ask<'a, T, W: DeserializeOwned>(
-        &'a self,
-        entries: &'a Entries<T>,
-        number: u32,
-        says: impl FnOnce(W) -> T,
-    ) -> Option<&'a T> {
-        let entry = entries.get(&number)?;
-        entry.says.get_or_init(|| self.parse(&entry.line).map(says).map(Box::new)).as_deref()
-    }
-
-    /// What stands inside a line's one member.
-    fn parse<W: DeserializeOwned>(&self, line: &Range<usize>) -> Option<W> {
-        let line = self.text.get(line.clone())?;
-        let of: BTreeMap<String, W> = serde_json::from_slice(line).ok()?;
-        of.into_values().next()
+    /// What the line of a number says; `says` tells the number and the rest.
+    fn ask<W: DeserializeOwned, T>(&self, kind: &Kind, number: u32, says: impl FnOnce(W) -> (u32, T)) -> Option<T> {
+        let place = kind.lines.place(kind.lines.position(number)?)?;
+        let mut window = kind.window.borrow_mut();
+        let (of, said) = says(serde_json::from_slice(window.line(self.file.as_ref()?, place)?).ok()?);
+        (of == number).then_some(said)
     }
 }
 
-fn put<T>(entries: &mut Entries<T>, number: u32, line: Range<usize>) {
-    entries.insert(number, Entry { line, says: OnceCell::new() });
+fn kept<T>(said: &OnceCell<Box<T>>, read: impl FnOnce() -> Option<T>) -> Option<&T> {
+    match said.get() {
+        Some(said) => Some(said),
+        None => {
+            let now = Box::new(read()?);
+            Some(said.get_or_init(|| now))
+        }
+    }
 }
 
-/// The number behind the beginning of a line.
-fn number(line: &[u8], beginning: &[u8]) -> Option<u32> {
-    let rest = line.strip_prefix(beginning)?;
-    let digits = rest.split(|byte| *byte == b',').next()?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
+/// The number that a text begins with, and a comma behind it.
+fn number(text: &[u8]) -> Option<u32> {
+    let mut number: Option<u32> = None;
+    for byte in text {
+        match byte {
+            b'0'..=b'9' => number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u32::from(byte - b'0'))?),
+            b',' => return number,
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// The length of a list.

@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::*;
@@ -94,9 +95,20 @@ fn a_torn_last_line_is_left_out() {
     fs::remove_file(&file).unwrap();
 }
 
+/// An index of a file with this text, whose name is gone.
+fn index(text: &[u8]) -> Index {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let file = std::env::temp_dir().join(format!("osm-index-{}-{count}", std::process::id()));
+    fs::write(&file, text).unwrap();
+    let index = Index::read(&file);
+    fs::remove_file(&file).unwrap();
+    index.unwrap()
+}
+
 /// What an index says of everything that it has.
 fn asked(index: &Index) -> Catalogue {
-    let atom = |n: u32| Some((n, (index.atom(n)?.to_owned(), serde_json::Value::Null)));
+    let atom = |n: u32| Some((n, (index.atom(n)?, serde_json::Value::Null)));
     let set = |n: u32| {
         let SetHead { direction, policies, isolation, len } = index.set(n)?.clone();
         let rules = index.rules(n)?;
@@ -106,7 +118,7 @@ fn asked(index: &Index) -> Catalogue {
     let numbers = || 0..100;
     Catalogue {
         atoms: numbers().filter_map(atom).collect(),
-        classes: numbers().filter_map(|n| Some((n, index.class(n)?.to_vec()))).collect(),
+        classes: numbers().filter_map(|n| Some((n, index.class(n)?))).collect(),
         sets: numbers().filter_map(set).collect(),
         cookies: numbers().filter_map(|n| Some((n, index.reason(n)?.clone()))).collect(),
         ..index.rest().clone()
@@ -132,6 +144,7 @@ fn an_index_says_the_same() {
         Line::CaughtUp,
     ]);
     let again = text(&[Line::Atom { number: 1, text: "pods app=b".into(), definition: serde_json::Value::Null }]);
+    let late = text(&[8, 6, 7].map(|number| Line::Class { number, signature: vec![(number, 1)] }));
     let spaced = String::from_utf8(all.clone()).unwrap().replace(":", ": ").into_bytes();
     let newer = b"{\"weather\":{\"fair\":true}}\n".to_vec();
     let torn = b"{\"class\":{\"number\":77,\"sig".to_vec();
@@ -140,6 +153,9 @@ fn an_index_says_the_same() {
         ("all", vec![&all]),
         ("gone", vec![&all, &gone]),
         ("said twice", vec![&all, &again]),
+        ("gone and said again", vec![&all, &gone, &again]),
+        ("said again and gone", vec![&all, &again, &gone, &gone]),
+        ("not in order", vec![&late, &all, &gone, &late]),
         ("as nobody writes it", vec![&spaced]),
         ("a newer agent's", vec![&newer, &all]),
         ("torn", vec![&all, &torn]),
@@ -147,10 +163,52 @@ fn an_index_says_the_same() {
         ("nothing", vec![]),
     ] {
         let text: Vec<u8> = parts.into_iter().flatten().copied().collect();
-        assert_eq!(asked(&Index::of(text.clone())), for_people(Catalogue::of(&text)), "{what}");
+        assert_eq!(asked(&index(&text)), for_people(Catalogue::of(&text)), "{what}");
     }
-    let index = Index::of(all);
+    let index = index(&all);
     assert_eq!((index.classes().collect::<Vec<_>>(), index.sets().collect::<Vec<_>>()), (vec![4], vec![5]));
+}
+
+#[test]
+fn an_index_finds_lines_of_any_length() {
+    // More than is read at a time; some alone are.
+    let length = |n: u32| if n.is_multiple_of(97) { 300_000 } else { 100 + 7 * (n as usize % 911) };
+    let word = |n: u32| n.to_string().repeat(length(n));
+    let line = |number| Line::Atom { number, text: word(number), definition: serde_json::Value::Null };
+    let mut text = Vec::new();
+    for number in 1..=400 {
+        text.extend(serde_json::to_vec(&line(number)).unwrap());
+        text.push(b'\n');
+    }
+    let index = index(&text);
+    for number in (1..=400).chain([300, 3, 97, 400]) {
+        assert!(index.atom(number) == Some(word(number)), "{number}");
+    }
+    assert_eq!((index.atom(0), index.atom(401)), (None, None));
+}
+
+#[test]
+fn an_index_reads_no_line_that_nobody_asks_for() {
+    let index = index(
+        b"{\"class\":{\"number\":1,\"signature\":[[1,0]]}}\n{\"class\":{\"number\":2,no JSON at all}}\n{\"class\":{\"number\":3,\"signature\":[]}}\n",
+    );
+    assert_eq!((index.class(1), index.class(2), index.class(3)), (Some(vec![(1, 0)]), None, Some(vec![])));
+    assert_eq!(index.classes().collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
+fn what_is_written_over_a_line_is_not_taken_for_it() {
+    let path = std::env::temp_dir().join(format!("osm-over-{}", std::process::id()));
+    let text = |number: u32, text: &str| {
+        let line = Line::Atom { number, text: text.into(), definition: serde_json::Value::Null };
+        [serde_json::to_vec(&line).unwrap(), b"\n".to_vec()].concat()
+    };
+    fs::write(&path, [text(1, "a"), text(2, "b")].concat()).unwrap();
+    let index = Index::read(&path).unwrap();
+    fs::write(&path, text(3, "c")).unwrap();
+    let says = [index.atom(1), index.atom(2), index.atom(3)];
+    fs::remove_file(&path).unwrap();
+    assert_eq!(says, [None, None, None]);
 }
 
 #[test]

@@ -194,7 +194,14 @@ fn judged<'a>(of: &Of<'_>, side: &Side, names: &'a Names) -> Why<'a> {
         };
         why.lines.push(format!("{} counts as {known}", ip(of.peer)));
     }
-    compare(of, &names.rules(side.rules), &Wanted { signature, proto: of.proto, port: of.port }, side, names, &mut why);
+    compare(
+        of,
+        &names.rules(side.rules),
+        &Wanted { signature: &signature, proto: of.proto, port: of.port },
+        side,
+        names,
+        &mut why,
+    );
     why
 }
 
