@@ -6,9 +6,11 @@
 //! back model and copy know that it waits, so that whom it isolates by now it isolates over a start too; and policies are only remembered then, so
 //! that no pod is judged that is newer. What isolates more than before is not held back.
 
+mod whom;
+
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
-    hash::{Hash as _, Hasher as _},
+    hash::Hasher as _,
     mem,
     path::Path,
 };
@@ -16,6 +18,8 @@ use std::{
 use anyhow::Result;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
+
+use whom::Whom;
 
 use crate::{
     model::{Event, Kind, Name, packed::pack},
@@ -355,31 +359,6 @@ fn kind(key: &Key) -> Kind {
 fn now(name: &Name, waiting: &Waiting) -> Option<Object> {
     let policy = waiting.now()?.clone();
     Some(Object::Policy(name.namespace().to_owned(), name.name().to_owned(), policy))
-}
-
-/// Whom a policy isolates: its directions in the lowest two bits, and a print of its selector above them, 0 where it selects every pod.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Whom(u32);
-
-impl Whom {
-    fn of(object: &Object) -> Self {
-        let Object::Policy(_, _, policy) = object else { return Self(0) };
-        let directions = u32::from(policy.ingress.is_some()) | u32::from(policy.egress.is_some()) << 1;
-        if policy.subject.0.is_empty() {
-            return Self(directions);
-        }
-        let mut hasher = DefaultHasher::new();
-        policy.subject.hash(&mut hasher);
-        let [.., a, b, c, d] = hasher.finish().to_be_bytes();
-        let print = u32::from_be_bytes([a, b, c, d]) & !3;
-        Self(print.max(4) | directions)
-    }
-
-    /// Whether it isolates all of those, in each direction, as far as it is known.
-    const fn are_all_of(self, those: Self) -> bool {
-        let (selector, directions) = (self.0 & !3, self.0 & 3);
-        (selector == 0 || selector == those.0 & !3) && directions & those.0 == those.0 & 3
-    }
 }
 
 fn print(text: &RawValue) -> u64 {
