@@ -65,6 +65,11 @@ impl Lines {
 
     /// Which of them it is; after [`Self::end`].
     pub(super) fn position(&self, number: u32) -> Option<usize> {
+        // Where none is missing before it, as in a file of one start.
+        let straight = number.checked_sub(self.found.first()?.number)? as usize;
+        if self.found.get(straight).is_some_and(|found| found.number == number) {
+            return Some(straight);
+        }
         self.found.binary_search_by_key(&number, |found| found.number).ok()
     }
 
