@@ -49,7 +49,8 @@ fn of(bench: &Bench, name: &str, distinct: bool) -> Result<Vec<Row>> {
     for (file, text) in &policies {
         lab.write(file, text)?;
     }
-    while !all_isolated(host)? {
+    // Shut they are while their rows are written.
+    while !(all_isolated(host)? && is_in_force(host)?) {
         ensure!(start.elapsed() < PATIENCE, "{name}: not all policies are in force after {PATIENCE:?}");
         thread::sleep(Duration::from_millis(100));
     }
@@ -75,13 +76,9 @@ fn of(bench: &Bench, name: &str, distinct: bool) -> Result<Vec<Row>> {
 
 /// What `osmia` takes from start to end, the agent dead.
 fn answers(node: &Node, bursts: usize, name: &str, distinct: bool) -> Result<Vec<Row>> {
-    let (pod, rule) = (ENDPOINTS / 2, RULES / 2);
-    let (receiver, start) = (format!("{POD_NAMESPACE}/p{pod}"), Instant::now());
-    while !is_in_force(node, &receiver)? {
-        ensure!(start.elapsed() < PATIENCE, "{name}: not all policies are said to be in force after {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(100));
-    }
     node.kill_agent()?;
+    let (pod, rule) = (ENDPOINTS / 2, RULES / 2);
+    let receiver = format!("{POD_NAMESPACE}/p{pod}");
     let catalogue = fs::metadata(catalogue::path(&node.paths.run)).context("the catalogue")?.len();
     let sender = address(pod, rule, distinct).to_string();
     // Its rule's port is the one behind it: no rule allows this, all are looked at for the nearest.
@@ -116,9 +113,10 @@ fn all_isolated(node: &Node) -> Result<bool> {
     Ok(isolated >= ENDPOINTS)
 }
 
-/// Whether the catalogue says so too, of this policy and of all that was told.
-fn is_in_force(node: &Node, policy: &str) -> Result<bool> {
-    let shown: Value = serde_json::from_str(&node.osmia(&["policy", "show", policy, "--json"])?.stdout)?;
+/// Whether the agent says so of the last policy, and that nothing is on its way.
+fn is_in_force(node: &Node) -> Result<bool> {
+    let last = format!("{POD_NAMESPACE}/p{}", ENDPOINTS - 1);
+    let shown: Value = serde_json::from_str(&node.osmia(&["policy", "show", &last, "--json"])?.stdout)?;
     Ok(shown["in_force"] == true)
 }
 
