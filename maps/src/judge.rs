@@ -7,10 +7,7 @@ use std::{cell::RefCell, net::IpAddr};
 
 use osmia_ebpf::{
     layout::{
-        Addr, Asked, Endpoint, Route, RouteKey, VerdictKey, VerdictRow,
-        endpoint::E_PRESENT,
-        policy::{OPEN, PORT_BITS},
-        route::RouteKind,
+        Addr, Endpoint, Route, RouteKey, VerdictKey, VerdictRow, endpoint::E_PRESENT, policy::OPEN, route::RouteKind,
     },
     logic::{
         Judgement, PolicyTables,
@@ -147,8 +144,8 @@ impl PolicyTables for Lookup<'_> {
         self.or_kept(self.judge.blocks.get(&whole(addr)))
     }
 
-    fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
-        self.or_kept(self.judge.verdicts.get(&VerdictKey { bits: PORT_BITS, asked: *asked }))
+    fn verdict(&self, key: &VerdictKey) -> Option<VerdictRow> {
+        self.or_kept(self.judge.verdicts.get(key))
     }
 }
 

@@ -3,14 +3,14 @@
 use osmia_maps::{
     Access,
     catalogue::{CrowdedOut, Line},
-    layout::{Meta, VerdictRow, policy::V_ALLOW},
+    layout::{Meta, VerdictKey},
     tables,
 };
 use serde_json::{Value, json};
 
 use crate::fixture::{
     GENERATION, Policed,
-    policed::{DB_FROM_WEB, DB_IN, DB_ISOLATED, WEB, all_of, key, lines},
+    policed::{DB_FROM_WEB, DB_IN, DB_ISOLATED, WEB, allow, deny, key, lines},
 };
 
 /// The one packet of a document.
@@ -96,19 +96,19 @@ fn a_row_written_by_hand_is_followed() {
     let machine = Policed::new();
     let ask = || machine.explain(&["shop/web-0", "shop/db-0", "5432/tcp"]);
     let row = key(DB_IN, WEB, 6, 5432, 0);
-    machine.put_verdict(row, VerdictRow { flags: 0, cookie: DB_ISOLATED });
+    machine.put_verdict(row, deny(DB_ISOLATED));
     let (code, denied) = ask();
     assert_eq!((code, &only(&denied)["ingress"]["verdict"]), (5, &json!("deny")), "{denied}");
     assert_eq!(only(&denied)["egress"]["verdict"], "allow");
     let said = only(&denied)["stale"].to_string();
     assert!(said.contains("by the catalogue a rule allows it: shop/db ingress[0]"), "{said}");
 
-    machine.put_verdict(row, VerdictRow { flags: V_ALLOW, cookie: DB_FROM_WEB });
+    machine.put_verdict(row, allow(DB_FROM_WEB));
     assert_eq!(ask().0, 0);
 
     // The other way: what no rule allows.
     assert_eq!(machine.explain(&["shop/web-0", "shop/db-0", "53/udp"]).0, 5);
-    machine.put_verdict(all_of(DB_IN, WEB), VerdictRow { flags: V_ALLOW, cookie: DB_FROM_WEB });
+    machine.put_verdict(VerdictKey::head(DB_IN, WEB), allow(DB_FROM_WEB));
     let (code, allowed) = machine.explain(&["shop/web-0", "shop/db-0", "53/udp"]);
     let said = only(&allowed)["stale"].to_string();
     assert!(code == 0 && said.contains("no such rule allows it: rows and catalogue differ"), "{allowed}");

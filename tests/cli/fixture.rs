@@ -13,8 +13,8 @@ use osmia_lab::{Ended, Space, bin_dir};
 use osmia_maps::{
     Access, Pins,
     layout::{
-        Addr, Asked, Config, DropKey, DropReason, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey,
-        FragmentRow, LAYOUT, Meta, Node, Route, RouteKey, Stat, Uplink, VerdictKey, VerdictRow, config,
+        Addr, Config, DropKey, DropReason, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow,
+        LAYOUT, Meta, Node, Route, RouteKey, Stat, Uplink, VerdictKey, VerdictRow, config,
         drops::{self, DropCount},
         endpoint::{E_PRESENT, E_READY},
         flow::{
@@ -23,7 +23,6 @@ use osmia_maps::{
         },
         maps, meta,
         node::{N_PRESENT, N_TUNNEL},
-        policy::{BASE_BITS, V_BASE},
         route::RouteKind,
         stats,
     },
@@ -55,6 +54,9 @@ pub(crate) const FAR6: [u8; 16] = [0xfd, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 
 
 /// Rows of `peers`: a hash takes its memory whole when it is made, and the kernel gives it back late.
 const PEERS: u32 = 16_384;
+
+/// Rows of `verdicts`.
+const VERDICTS: u32 = 262_144;
 
 /// Rows of the flow tables and of `endpoint_addr`.
 #[derive(Clone, Copy)]
@@ -176,7 +178,7 @@ pub(crate) fn create(pins: &Pins, sizes: Sizes) {
         .unwrap()
         .pin(at(maps::PEER_BLOCKS))
         .unwrap();
-    LpmTrie::<_, Asked, VerdictRow>::create(maps::MAX_VERDICTS, NO_PREALLOC).unwrap().pin(at(maps::VERDICTS)).unwrap();
+    HashMap::<_, VerdictKey, VerdictRow>::create(VERDICTS, NO_PREALLOC).unwrap().pin(at(maps::VERDICTS)).unwrap();
     PerCpuArray::<_, u64>::create(stats::STAT_ROWS, 0).unwrap().pin(at(maps::STATS)).unwrap();
     PerCpuArray::<_, DropCount>::create(drops::DROP_ROWS, 0).unwrap().pin(at(maps::DROPS)).unwrap();
     put_meta(pins, LAYOUT);
@@ -203,10 +205,9 @@ pub(crate) fn put_meta(pins: &Pins, layout: u32) {
     tables::META.open(pins, Access::ReadWrite).unwrap().put(&0, &row).unwrap();
 }
 
-/// The row of which all else of a set are exceptions.
+/// What a set says of anybody, if that is nothing but what isolates.
 pub(crate) fn base(set: u32, cookie: u32) -> (VerdictKey, VerdictRow) {
-    let asked = Asked { set, ..Asked::default() };
-    (VerdictKey { bits: BASE_BITS, asked }, VerdictRow { flags: V_BASE, cookie })
+    (VerdictKey::head(set, 0), VerdictRow { cookie, ..VerdictRow::default() })
 }
 
 /// Writes rows of tables by name.

@@ -11,16 +11,15 @@ use osmia_maps::{
     Access,
     catalogue::{self, Direction, Line, PodName, PolicyName, Ports, Reason, SetRule},
     layout::{
-        Addr, Endpoint, FlowEntry, VerdictRow,
+        Addr, Endpoint, FlowEntry,
         endpoint::{E_PRESENT, E_READY},
-        policy::V_ALLOW,
     },
     tables,
 };
 
 use crate::fixture::{
     GENERATION, Machine, NOW, Policed, Sizes, create, flow4, osmia,
-    policed::{key, lines, policy},
+    policed::{allow, head, key, lines, policy},
 };
 
 const ROWS: u32 = 10_000;
@@ -106,8 +105,8 @@ fn of_a_hundred_pods_and_a_hundred_thousand_verdicts_each_command_takes_less_tha
         let addresses: Vec<_> = pods.iter().take(40).map(|(slot, pod)| (Addr::v4(pod.v4), *slot)).collect();
         tables::ENDPOINT_ADDR.open(pins, Access::ReadWrite).unwrap().put_all(&addresses).unwrap();
         let pairs = (0..SETS).flat_map(|set| (0..CLASSES).map(move |i| (1_000 + set, class(i))));
-        let row = |set| VerdictRow { flags: V_ALLOW, cookie: set };
-        let verdicts: Vec<_> = pairs.map(|(set, class)| (key(set, class, 6, 80, 0), row(set))).collect();
+        let rows = |(set, class)| [head(set, class, 2 * set, 0, [set, 0, 0]), (key(set, class, 6, 80, 0), allow(set))];
+        let verdicts: Vec<_> = pairs.flat_map(rows).collect();
         tables::VERDICTS.open(pins, Access::ReadWrite).unwrap().put_all(&verdicts).unwrap();
     });
     let atom = |i| Line::Atom { number: i, text: format!("pods app=a{i}"), definition: serde_json::json!({"app": i}) };
@@ -151,7 +150,7 @@ fn of_a_hundred_pods_and_a_hundred_thousand_verdicts_each_command_takes_less_tha
     let list = machine.json(&["policy", "list"]);
     assert_eq!(list["policies"].as_array().unwrap().len(), (4 + SETS + POLICIES) as usize);
 
-    assert_eq!(machine.json(&["policy", "sets", "1005"])["rows"].as_array().unwrap().len(), CLASSES as usize);
+    assert_eq!(machine.json(&["policy", "sets", "1005"])["rows"].as_array().unwrap().len(), 2 * CLASSES as usize);
     let classes = machine.json(&["policy", "classes"]);
     let class = classes["classes"].as_array().unwrap().iter().find(|row| row["class"] == 1_007).unwrap().clone();
     assert_eq!(class["addresses"], 10);

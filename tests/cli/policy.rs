@@ -369,7 +369,9 @@ fn a_rule_set_has_its_rules_and_rows_in_words() {
         (&allowed["peer"], &allowed["verdict"], &allowed["reason"]),
         (&json!(["pods app=web"]), &json!("allow"), &json!("shop/db ingress[0]: from pods app=web: tcp 5432"))
     );
-    assert_eq!((&row("3")["verdict"], &row("3 9 tcp 8080-8087")["ports"]), (&json!("deny"), &json!("8080-8087")));
+    assert_eq!((&row("3 9")["verdict"], &row("3 9 tcp 8080-8087")["ports"]), (&json!("deny"), &json!("8080-8087")));
+    assert_eq!((&row("3 9")["narrower"], &row("3 9")["fragments"]), (&json!("13"), &json!("tcp:12")));
+    assert_eq!((&row("3 0")["peer"], &row("3 0")["cookie"]), (&json!(["anybody else"]), &json!(10)));
     let text = machine.text(&["policy", "sets", "3"]);
     assert!(text.starts_with("rule set 3: ingress of shop/db, shop/default-deny\n"), "{text}");
     assert_eq!(machine.osmia(&["policy", "sets", "77"]).status.code(), Some(4));

@@ -38,6 +38,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use osmia_maps::layout::{VerdictKey, VerdictRow};
 
 use self::{
     alike::Alike,
@@ -54,9 +55,7 @@ pub use self::{
     cookies::Cookie,
     events::{About, Touched, about},
     local::Local,
-    ports::Scope,
     resume::{Pinned, Resumed},
-    verdicts::{Verdict, VerdictKey},
 };
 use crate::model::{Cluster, Name, NamespaceObject, PodObject, policy::Direction};
 
@@ -136,9 +135,9 @@ impl Policies {
     }
 
     /// The rows of some sets with every class, and of some classes with every set.
-    fn rows(&self, sets: &BTreeSet<u32>, classes: &BTreeSet<u32>, rows: &mut BTreeMap<VerdictKey, Verdict>) {
-        let mut each = |key, verdict| {
-            rows.insert(key, verdict);
+    fn rows(&self, sets: &BTreeSet<u32>, classes: &BTreeSet<u32>, rows: &mut BTreeMap<VerdictKey, VerdictRow>) {
+        let mut each = |key, row| {
+            rows.insert(key, row);
         };
         for set in sets {
             verdicts::base(&self.sets, *set, &mut each);
@@ -170,7 +169,7 @@ impl Policies {
         }
         // A pair of a new one and one that goes is not worth a row.
         gone.retain(|key, _| change.verdicts.remove(key).is_none());
-        change.old_verdicts = gone.into_keys().map(|key| key.row()).collect();
+        change.old_verdicts = gone.into_keys().collect();
     }
 
     /// The names of rule-set cookies.

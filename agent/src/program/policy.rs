@@ -75,8 +75,7 @@ impl Dataplane {
     /// # Errors
     /// [`PolicyError::TooMany`] before anything is written; else the map that failed, with the rows before it written.
     pub fn write_policy(&mut self, change: &Change) -> Result<Garbage, PolicyError> {
-        let verdicts: Vec<(VerdictKey, VerdictRow)> =
-            change.verdicts.iter().map(|(key, verdict)| (key.row(), verdict.row(key))).collect();
+        let verdicts: Vec<(VerdictKey, VerdictRow)> = change.verdicts.iter().map(|(key, row)| (*key, *row)).collect();
         let peers = Rows::new(&change.peers, compile::address);
         let blocks = Rows::new(&change.blocks, compile::prefix);
         let fits = self.fit(&verdicts, &peers, &blocks)?;

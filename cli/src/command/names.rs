@@ -12,10 +12,7 @@ use osmia_maps::{
     Access, MapError, Pins,
     catalogue::{self, Catalogue, Direction, Index, PodName, PolicyName, Reason, SetHead, SetRule},
     decode::{Cell, Record},
-    layout::{
-        Asked, Endpoint, Meta, VerdictKey,
-        policy::{BASE_BITS, OPEN},
-    },
+    layout::{Endpoint, Meta, VerdictKey, policy::OPEN},
     tables,
 };
 
@@ -76,8 +73,7 @@ impl Names {
         }
         let Some(verdicts) = if_pinned(tables::VERDICTS.open(pins, Access::ReadOnly))? else { return Ok(names) };
         for (set, mut users) in users {
-            let base = VerdictKey { bits: BASE_BITS, asked: Asked { set, ..Asked::default() } };
-            let cookie = verdicts.get(&base)?.map_or(0, |row| row.cookie);
+            let cookie = verdicts.get(&VerdictKey::head(set, 0))?.map_or(0, |row| row.cookie);
             names.unknown.insert(set, cookie);
             // Without a catalogue that is said once.
             if names.is_read {

@@ -7,8 +7,8 @@ use osmia_ebpf::layout::drops::{DROP_ROWS as DROP_REASONS, DropCount};
 use osmia_ebpf::layout::programs::JUMP_ROWS;
 use osmia_ebpf::layout::stats::STAT_ROWS;
 use osmia_ebpf::layout::{
-    Addr, Asked, Config, DropKey, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Meta,
-    Node, Route, Uplink, VerdictRow, maps,
+    Addr, Config, DropKey, DropRow, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Meta, Node,
+    Route, Uplink, VerdictKey, VerdictRow, maps,
 };
 use osmia_ebpf::logic::Scratch;
 
@@ -38,7 +38,12 @@ pub(super) static PEERS: HashMap<Addr, u32, { maps::MAX_PEERS as usize }, { BPF_
 #[btf_map(name = "peer_blocks")]
 pub(super) static PEER_BLOCKS: LpmTrie<[u8; 16], u32, { maps::MAX_PEER_BLOCKS as usize }> = LpmTrie::new();
 #[btf_map(name = "verdicts")]
-pub(super) static VERDICTS: LpmTrie<Asked, VerdictRow, { maps::MAX_VERDICTS as usize }> = LpmTrie::new();
+pub(super) static VERDICTS: HashMap<
+    VerdictKey,
+    VerdictRow,
+    { maps::MAX_VERDICTS as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
 #[btf_map(name = "nodes")]
 pub(super) static NODES: Array<Node, { maps::MAX_NODES as usize }> = Array::new();
 #[btf_map(name = "uplinks")]

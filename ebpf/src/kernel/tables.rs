@@ -3,10 +3,9 @@
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use osmia_ebpf::layout::endpoint::E_PRESENT;
 use osmia_ebpf::layout::node::N_PRESENT;
-use osmia_ebpf::layout::policy::PORT_BITS;
 use osmia_ebpf::layout::{
-    Addr, Asked, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
-    VerdictRow,
+    Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    VerdictKey, VerdictRow,
 };
 use osmia_ebpf::logic::tables::{Insert, InsertError, PolicyTables, Table, Tables};
 
@@ -56,8 +55,8 @@ impl PolicyTables for Maps {
     }
 
     #[inline(always)]
-    fn verdict(&self, asked: &Asked) -> Option<VerdictRow> {
-        VERDICTS.get(&Key::new(PORT_BITS, *asked)).copied()
+    fn verdict(&self, key: &VerdictKey) -> Option<VerdictRow> {
+        raw::copied(VERDICTS.get_ptr(key))
     }
 }
 

@@ -22,7 +22,7 @@ pub const ROUTES: &str = "routes";
 pub const PEERS: &str = "peers";
 /// `LpmTrie<RouteKey, u32 class>`: ranges of addresses.
 pub const PEER_BLOCKS: &str = "peer_blocks";
-/// `LpmTrie<VerdictKey, VerdictRow>`: what rule sets say.
+/// `Hash<VerdictKey, VerdictRow>`: what rule sets say.
 pub const VERDICTS: &str = "verdicts";
 /// `Array<Node>` by number.
 pub const NODES: &str = "nodes";
@@ -57,7 +57,7 @@ pub const MAX_ROUTES: u32 = 65_536;
 pub const MAX_PEERS: u32 = 262_144;
 /// Ranges with a class. Memory is taken by row.
 pub const MAX_PEER_BLOCKS: u32 = 1_048_576;
-/// Verdict rows. Memory is taken by row.
+/// Verdict rows. Memory is taken by row, and 16 bytes of each place in the table.
 pub const MAX_VERDICTS: u32 = 2_097_152;
 /// Uplinks.
 pub const MAX_UPLINKS: u32 = 64;

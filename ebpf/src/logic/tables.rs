@@ -5,8 +5,8 @@
 use core::ops::Deref;
 
 use crate::layout::{
-    Addr, Asked, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
-    VerdictRow,
+    Addr, Config, Endpoint, FlowEntry, FlowKey4, FlowKey6, FragmentKey, FragmentRow, Node, Route, Stat, Uplink,
+    VerdictKey, VerdictRow,
 };
 
 /// The two tables of a flow.
@@ -70,8 +70,8 @@ pub trait PolicyTables {
     fn peer(&self, addr: &Addr) -> Option<u32>;
     /// Class of the longest range of an address.
     fn peer_block(&self, addr: &Addr) -> Option<u32>;
-    /// The row of most bits about this.
-    fn verdict(&self, asked: &Asked) -> Option<VerdictRow>;
+    /// The row of this very key.
+    fn verdict(&self, key: &VerdictKey) -> Option<VerdictRow>;
 }
 
 /// The tables a packet may ask.

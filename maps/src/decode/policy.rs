@@ -2,7 +2,7 @@
 
 use osmia_ebpf::layout::{
     Addr, Asked, RouteKey, VerdictKey, VerdictRow,
-    policy::{BASE_BITS, CLASS_BITS, PART_LOOSE, PORT_BITS, PROTO_BITS, V_ALLOW, V_BASE},
+    policy::{CLASS_BITS, LOOSE, PORT_BITS, PROTO_BITS, V_ALLOW, narrower},
 };
 
 use super::{Cell, Context, Prefix, Record, codec::Codec, codec::exact, ip, number, parse, protocol, route};
@@ -43,7 +43,7 @@ pub(super) static PEER_BLOCKS: Codec<RouteKey, u32> = Codec {
 
 /// The ports of a row; `None` where it speaks of no port.
 fn ports(key: &VerdictKey) -> Option<(u16, u16)> {
-    let open = PORT_BITS.checked_sub(key.bits).filter(|open| *open < 16 && key.asked.part != PART_LOOSE)?;
+    let open = PORT_BITS.checked_sub(key.bits).filter(|open| *open < 16)?;
     let first = u16::from_be_bytes(key.asked.port);
     Some((first, first | (1_u16 << open).wrapping_sub(1)))
 }
@@ -51,16 +51,12 @@ fn ports(key: &VerdictKey) -> Option<(u16, u16)> {
 /// A key as `map get verdicts` takes it.
 #[must_use]
 pub fn text(key: &VerdictKey) -> String {
-    let Asked { set, class, part, proto, .. } = key.asked;
-    if key.bits <= BASE_BITS {
-        return set.to_string();
-    }
+    let Asked { set, class, proto, .. } = key.asked;
     if key.bits <= CLASS_BITS {
         return format!("{set} {class}");
     }
     let proto = protocol::text(proto);
     match ports(key) {
-        _ if part == PART_LOOSE => format!("{set} {class} {proto} fragments"),
         None => format!("{set} {class} {proto}"),
         Some((first, last)) if first == last => format!("{set} {class} {proto} {first}"),
         Some((first, last)) => format!("{set} {class} {proto} {first}-{last}"),
@@ -68,10 +64,6 @@ pub fn text(key: &VerdictKey) -> String {
 }
 
 fn scope(text: &str, asked: &mut Asked) -> Result<u32, String> {
-    if text == "fragments" {
-        asked.part = PART_LOOSE;
-        return Ok(PROTO_BITS);
-    }
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (u16, u16) = (number(first)?, number(last)?);
     let count = u32::from(last).checked_sub(u32::from(first)).map(|beyond| beyond + 1);
@@ -83,20 +75,16 @@ fn scope(text: &str, asked: &mut Asked) -> Result<u32, String> {
 
 fn parse(text: &str) -> Result<VerdictKey, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let (&[set, ref rest @ ..], true) = (words.as_slice(), words.len() <= 4) else {
-        return Err(format!("`{text}` is not one to four words"));
+    let (&[set, class, ref rest @ ..], true) = (words.as_slice(), words.len() <= 4) else {
+        return Err(format!("`{text}` is not two to four words"));
     };
-    let mut asked = Asked { set: number(set)?, ..Asked::default() };
-    let mut bits = BASE_BITS;
-    if let Some(class) = rest.first() {
-        asked.class = number(class)?;
-        bits = CLASS_BITS;
-    }
-    if let Some(proto) = rest.get(1) {
+    let mut asked = Asked { set: number(set)?, class: number(class)?, ..Asked::default() };
+    let mut bits = CLASS_BITS;
+    if let Some(proto) = rest.first() {
         asked.proto = protocol::parse(proto)?;
         bits = PROTO_BITS;
     }
-    if let Some(ports) = rest.get(2) {
+    if let Some(ports) = rest.get(1) {
         bits = scope(ports, &mut asked)?;
     }
     Ok(VerdictKey { bits, asked })
@@ -107,14 +95,13 @@ fn parse(text: &str) -> Result<VerdictKey, String> {
 pub fn key(key: &VerdictKey) -> Record {
     let narrow = key.bits > CLASS_BITS;
     let ports = match ports(key) {
-        _ if narrow && key.asked.part == PART_LOOSE => Cell::name("fragments"),
         Some((first, last)) if first == last => Cell::Text(first.to_string().into()),
         Some((first, last)) => Cell::Text(format!("{first}-{last}").into()),
         None => Cell::Absent,
     };
     Record::new()
         .with("set", Cell::Number(u64::from(key.asked.set)))
-        .with("class", if key.bits > BASE_BITS { Cell::Number(u64::from(key.asked.class)) } else { Cell::Absent })
+        .with("class", Cell::Number(u64::from(key.asked.class)))
         .with("proto", if narrow { protocol::cell(key.asked.proto) } else { Cell::Absent })
         .with("ports", ports)
 }
@@ -125,13 +112,31 @@ pub fn value(row: &VerdictRow) -> Record {
     Record::new()
         .with("verdict", Cell::name(if row.flags & V_ALLOW != 0 { "allow" } else { "deny" }))
         .with("cookie", Cell::nonzero(row.cookie))
-        .with("base", if row.flags & V_BASE != 0 { Cell::name("yes") } else { Cell::Absent })
+        .with("narrower", list(narrower_bits(row).map(|bits| bits.to_string())))
+        .with("fragments", list(loose(row).map(|(proto, cookie)| format!("{}:{cookie}", protocol::text(proto)))))
+}
+
+/// How many bits of the port the rows have that are asked before this one, the most first.
+fn narrower_bits(row: &VerdictRow) -> impl Iterator<Item = u32> {
+    (PROTO_BITS..=PORT_BITS).rev().filter(|bits| row.flags & narrower(*bits) != 0).map(|bits| bits - PROTO_BITS)
+}
+
+/// Protocols of which fragments without a first one pass, and by which cookie.
+fn loose(row: &VerdictRow) -> impl Iterator<Item = (u8, u32)> {
+    LOOSE.into_iter().zip(row.loose).filter(|(_, cookie)| *cookie != 0)
+}
+
+fn list(texts: impl Iterator<Item = String>) -> Cell {
+    match texts.collect::<Vec<_>>().join(",") {
+        none if none.is_empty() => Cell::Absent,
+        texts => Cell::Text(texts.into()),
+    }
 }
 
 pub(super) static VERDICTS: Codec<VerdictKey, VerdictRow> = Codec {
     spec: tables::VERDICTS,
     about: "what a rule set says of a class: the narrowest row decides",
-    key_help: "SET [CLASS [PROTOCOL [PORTS]]]; PORTS: a port, FIRST-LAST as the row has it, or fragments (those without a first one)",
+    key_help: "SET CLASS [PROTOCOL [PORTS]]; PORTS: a port, or FIRST-LAST as the row has it",
     example: "3 7 tcp 80",
     parse: |text, _| parse(text),
     text,
@@ -148,14 +153,12 @@ mod tests {
 
     #[test]
     fn keys_come_back_from_their_text() {
-        for key in
-            ["3", "3 0", "3 7", "3 7 tcp 80", "3 7 udp 0-65535", "3 7 sctp 65535", "3 7 tcp 8-15", "3 7 tcp fragments"]
-        {
+        for key in ["3 0", "3 7", "3 7 tcp 80", "3 7 udp 0-65535", "3 7 sctp 65535", "3 7 tcp 8-15"] {
             let parsed = (VERDICTS.parse)(key, &context()).unwrap();
             let whole = key.replace(" 0-65535", "");
             assert_eq!((VERDICTS.text)(&parsed), whole);
         }
-        for wrong in ["", "a", "3 7 tcp 8-16", "3 7 tcp 9-10", "3 7 tcp 80 81", "3 7 none 80"] {
+        for wrong in ["", "a", "3", "3 7 tcp 8-16", "3 7 tcp 9-10", "3 7 tcp 80 81", "3 7 none 80"] {
             assert!((VERDICTS.parse)(wrong, &context()).is_err(), "{wrong}");
         }
         for key in ["10.0.0.0/8", "fd00::/64"] {
@@ -168,8 +171,11 @@ mod tests {
         let asked = Asked { set: 3, class: 7, part: 0, proto: 6, port: 8_u16.to_be_bytes() };
         let key = (VERDICTS.key)(&VerdictKey { bits: 93, asked }, &context());
         assert_eq!(key.to_string(), "set=3 class=7 proto=tcp ports=8-15");
-        let value = (VERDICTS.value)(&VerdictRow { flags: V_ALLOW, cookie: 9 }, &context());
-        assert_eq!(value.to_string(), "verdict=allow cookie=9");
+        let row = VerdictRow { flags: V_ALLOW, cookie: 9, ..VerdictRow::default() };
+        assert_eq!((VERDICTS.value)(&row, &context()).to_string(), "verdict=allow cookie=9");
+        let flags = narrower(PORT_BITS) | narrower(93) | narrower(PROTO_BITS);
+        let head = (VERDICTS.value)(&VerdictRow { flags, cookie: 9, loose: [0, 11, 12] }, &context());
+        assert_eq!(head.to_string(), "verdict=deny cookie=9 narrower=16,13,0 fragments=udp:11,sctp:12");
         // Bytes nobody writes.
         let odd = Asked { set: u32::MAX, class: u32::MAX, part: 255, proto: 255, port: [255; 2] };
         for bits in [0, 33, 70, 81, 97, u32::MAX] {

@@ -39,7 +39,7 @@ pub(super) fn check(node: &Node, rules: Rules) -> Result<()> {
     let named = catalogue.policies.len();
     ensure!(named == policies, "{named} policies are in force, of {policies}");
     let rows = PolicyRows::count(node)?;
-    // Each has rows of its own in both directions, for its port and for fragments, which have none.
+    // Each has a class and so a head of its own in both directions, and a row for its port.
     ensure!(rows.verdicts >= 4 * policies, "{} rows for {policies} policies", rows.verdicts);
     ensure!(rows.ranges >= ranges, "{} rows for {ranges} ranges", rows.ranges);
     Ok(())

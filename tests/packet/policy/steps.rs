@@ -63,7 +63,7 @@ impl Book {
 /// All writes of a change before the barrier; of one map what goes first, as the agent does.
 fn writes(change: &Change) -> Vec<Write> {
     let mut writes: Vec<Write> = Vec::new();
-    writes.extend(change.verdicts.iter().map(|(key, verdict)| Write::Verdict(key.row(), verdict.row(key))));
+    writes.extend(change.verdicts.iter().map(|(key, row)| Write::Verdict(*key, *row)));
     let closed = Rules { egress: CLOSED, ingress: CLOSED };
     writes.extend(change.closing.iter().map(|slot| Write::Rules(*slot, closed)));
     for goes in [true, false] {

@@ -68,7 +68,7 @@ thread_local! {
 pub(super) enum Room {
     /// All of it.
     Whole,
-    /// Not for its verdicts: its base row is all it has.
+    /// Not for its verdicts: what isolates is all it has.
     NoVerdicts,
     /// Not even for its ranges: it has no atoms either.
     NoRanges,
@@ -215,7 +215,7 @@ impl Policies {
             let classes = self.classes.with_any(self.sets.atoms(*number));
             let Some(set) = self.sets.get(*number) else { continue };
             let own = classes.difference(old_classes).map(|class| verdicts::count(set, &self.classes, *class));
-            let rows = 1 + verdicts::count(set, &self.classes, 0) + own.sum::<usize>();
+            let rows = verdicts::count(set, &self.classes, 0) + own.sum::<usize>();
             self.sets.set_rows(*number, rows);
         }
         for (classes, come) in [(new_classes, true), (old_classes, false)] {
@@ -233,7 +233,7 @@ impl Policies {
     fn moves(&self) -> Vec<(u32, Room)> {
         let mut sets: Vec<_> = self.sets.used().collect();
         sets.sort_by(|(_, a), (_, b)| (a.rows, &a.key).cmp(&(b.rows, &b.key)));
-        // Each has its base row in any case.
+        // Each says in any case what isolates.
         let mut rows = sets.len();
         let mut moves = Vec::new();
         for (number, set) in sets.into_iter().filter(|(_, set)| set.room != Room::NoRanges) {

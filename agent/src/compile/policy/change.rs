@@ -6,9 +6,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use osmia_maps::layout;
-
-use super::{Verdict, VerdictKey};
+use osmia_maps::layout::{VerdictKey, VerdictRow};
 
 /// The rule sets of an endpoint; 0: not isolated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -34,7 +32,7 @@ pub const CLOSED_COOKIE: u32 = 1;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
     /// Rows of rule sets and classes that nothing points to yet.
-    pub verdicts: BTreeMap<VerdictKey, Verdict>,
+    pub verdicts: BTreeMap<VerdictKey, VerdictRow>,
     /// Endpoints that are shut while the pointers below are written.
     pub closing: BTreeSet<u32>,
     /// Class of an address; `None`: as its range says.
@@ -46,7 +44,7 @@ pub struct Change {
     /// Endpoints for whom something means something else now.
     pub epochs: BTreeSet<u32>,
     /// Rows of rule sets and classes that nothing points to any more.
-    pub old_verdicts: BTreeSet<layout::VerdictKey>,
+    pub old_verdicts: BTreeSet<VerdictKey>,
 }
 
 impl Change {

@@ -14,7 +14,7 @@ pub(super) struct Range {
 
 /// The traffic a row speaks of; the narrowest row of a pair decides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Scope {
+pub(super) enum Scope {
     /// All of it.
     All,
     /// That of a protocol whose port begins with these bits.
@@ -25,11 +25,6 @@ pub enum Scope {
         port: u16,
         /// How many of the 16.
         bits: u8,
-    },
-    /// Later fragments of a protocol whose first one was not seen: whether any port of it is allowed.
-    Loose {
-        /// IANA protocol number.
-        protocol: u8,
     },
 }
 
@@ -139,7 +134,6 @@ mod tests {
                     let wanted = decisions.iter().find(|(w, _)| speaks(w)).map(|(_, decision)| *decision);
                     let found = rows.iter().filter_map(|(scope, decision)| match scope {
                         Scope::All => Some((0, *decision)),
-                        Scope::Loose { .. } => None,
                         Scope::Ports { protocol: p, port: front, bits } => {
                             let same = u32::from(port ^ front) >> (16 - bits) == 0;
                             (*p == protocol && same).then_some((1 + *bits, *decision))

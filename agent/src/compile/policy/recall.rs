@@ -126,9 +126,10 @@ fn unknown(catalogue: &Catalogue, pinned: &Pinned, locals: &BTreeMap<u32, Local>
     pinned.verdicts.iter().try_for_each(|(key, row)| {
         set(&key.asked.set)?;
         class(&key.asked.class, &format_args!("of rule set {}", key.asked.set))?;
-        match row.cookie == CLOSED_COOKIE || catalogue.cookies.contains_key(&row.cookie) {
-            true => Ok(()),
-            false => Err(format!("cookie {} of rule set {} is not in the catalogue", row.cookie, key.asked.set)),
+        let known = |cookie: &u32| *cookie == CLOSED_COOKIE || catalogue.cookies.contains_key(cookie);
+        match row.cookies().find(|cookie| !known(cookie)) {
+            None => Ok(()),
+            Some(cookie) => Err(format!("cookie {cookie} of rule set {} is not in the catalogue", key.asked.set)),
         }
     })
 }
@@ -158,7 +159,7 @@ pub(super) fn last(catalogue: &Catalogue, pinned: &Pinned) -> Last {
         cookie: highest(
             cookie.max(CLOSED_COOKIE),
             catalogue.cookies.keys().next_back(),
-            &mut rows().map(|(_, row)| row.cookie),
+            &mut rows().flat_map(|(_, row)| row.cookies()),
         ),
     }
 }

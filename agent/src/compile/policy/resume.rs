@@ -12,14 +12,15 @@ use std::{
 use ipnet::IpNet;
 use osmia_maps::{
     catalogue::Catalogue,
-    layout::{self, VerdictRow},
+    layout::{VerdictKey, VerdictRow},
 };
 
 use super::{
-    CLOSED, CLOSED_COOKIE, Change, Local, Policies, Rules, Touched, Verdict, VerdictKey,
+    CLOSED, CLOSED_COOKIE, Change, Local, Policies, Rules, Touched,
     budget::Budget,
     numbers::Numbers,
     recall::{self, Recall},
+    verdicts,
 };
 use crate::model::Cluster;
 
@@ -33,7 +34,7 @@ pub struct Pinned {
     /// Rule sets of the endpoints that are present, by slot.
     pub rules: BTreeMap<u32, Rules>,
     /// Verdicts.
-    pub verdicts: BTreeMap<layout::VerdictKey, VerdictRow>,
+    pub verdicts: BTreeMap<VerdictKey, VerdictRow>,
 }
 
 /// What [`Policies::resume`] leads to.
@@ -81,7 +82,7 @@ impl Policies {
             (policies, rows) = build(Recall::of(catalogue, pinned, locals, &wrong).unwrap_or_default());
         }
         policies.forget_recalled(catalogue);
-        rows.insert(VerdictKey::Base(CLOSED), Verdict { allow: false, cookie: CLOSED_COOKIE });
+        rows.extend([verdicts::closed(CLOSED, CLOSED_COOKIE)]);
         let in_force = catalogue.in_force.map_or(0, |at| at.generation);
         let known = if unknown.is_some() {
             Known::Nothing
@@ -125,18 +126,16 @@ impl Policies {
         &self,
         catalogue: &Catalogue,
         pinned: &Pinned,
-        rows: &BTreeMap<VerdictKey, Verdict>,
+        rows: &BTreeMap<VerdictKey, VerdictRow>,
     ) -> BTreeSet<u32> {
         let lines = self.sets.numbers().into_iter().filter(|number| {
             let (Some(set), Some(line)) = (self.sets.get(*number), catalogue.sets.get(number)) else { return false };
             set.isolation != line.isolation || set.lines() != line.rules
         });
-        let wanted: BTreeMap<layout::VerdictKey, VerdictRow> =
-            rows.iter().map(|(key, verdict)| (key.row(), verdict.row(key))).collect();
         let strange = pinned.verdicts.iter().filter(|(key, row)| {
             let kept =
                 self.sets.get(key.asked.set).is_some() && (key.asked.class == 0 || self.classes.has(key.asked.class));
-            kept && wanted.get(*key) != Some(*row)
+            kept && rows.get(*key) != Some(*row)
         });
         lines.chain(strange.map(|(key, _)| key.asked.set)).collect()
     }
@@ -146,14 +145,13 @@ impl Policies {
         &self,
         catalogue: &Catalogue,
         pinned: &Pinned,
-        mut rows: BTreeMap<VerdictKey, Verdict>,
+        mut rows: BTreeMap<VerdictKey, VerdictRow>,
         known: Known,
     ) -> Change {
-        let mut old_verdicts: BTreeSet<layout::VerdictKey> = pinned.verdicts.keys().copied().collect();
-        rows.retain(|key, verdict| {
-            let row = key.row();
-            old_verdicts.remove(&row);
-            pinned.verdicts.get(&row) != Some(&verdict.row(key))
+        let mut old_verdicts: BTreeSet<VerdictKey> = pinned.verdicts.keys().copied().collect();
+        rows.retain(|key, row| {
+            old_verdicts.remove(key);
+            pinned.verdicts.get(key) != Some(row)
         });
         let mut change = Change {
             verdicts: rows,

@@ -3,6 +3,7 @@
 mod budget;
 mod flows;
 mod generate;
+mod heads;
 mod killed;
 mod maps;
 mod odd;

@@ -1,11 +1,12 @@
 //! The verdict of a rule set on a class.
 //!
-//! A lookup asks (rule set, class of the peer); where that pair has no row for the traffic, (rule set, class 0), which holds what anyone may
-//! do; where that has none either, the set's base row: isolated.
+//! Each pair of both that says anything has a *head*: the verdict on what no narrower row of it speaks of, and which lengths those have.
+//! Rules for anybody are in the rows of each class that others speak of, so a lookup asks one pair alone: that of the peer's class, or, where
+//! that has no head, that of class 0, which holds what anyone may do.
 
 use osmia_maps::layout::{
-    self, Asked, VerdictRow,
-    policy::{BASE_BITS, CLASS_BITS, PART_LOOSE, PROTO_BITS, V_ALLOW, V_BASE},
+    Asked, VerdictKey, VerdictRow,
+    policy::{LOOSE, PROTO_BITS, V_ALLOW, narrower},
 };
 
 use super::{
@@ -15,65 +16,44 @@ use super::{
     sets::{Set, SetRule, Sets},
 };
 
-/// Which packets a verdict is about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum VerdictKey {
-    /// Those that no other row of the set speaks of.
-    Base(u32),
-    /// Those of a rule set with a class, in a scope.
-    Pair(u32, u32, Scope),
-}
-
-impl VerdictKey {
-    /// As the map has it.
-    #[must_use]
-    pub fn row(&self) -> layout::VerdictKey {
-        let pair = |set, class| Asked { set, class, ..Asked::default() };
-        let (bits, asked) = match *self {
-            Self::Base(set) => (BASE_BITS, pair(set, 0)),
-            Self::Pair(set, class, Scope::All) => (CLASS_BITS, pair(set, class)),
-            Self::Pair(set, class, Scope::Loose { protocol }) => {
-                (PROTO_BITS, Asked { part: PART_LOOSE, proto: protocol, ..pair(set, class) })
-            }
-            Self::Pair(set, class, Scope::Ports { protocol, port, bits }) => {
-                let asked = Asked { proto: protocol, port: port.to_be_bytes(), ..pair(set, class) };
-                (PROTO_BITS + u32::from(bits), asked)
-            }
-        };
-        layout::VerdictKey { bits, asked }
-    }
+/// A verdict and the cookie that names its reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Verdict {
+    allow: bool,
+    /// Names the rule, or the isolation.
+    cookie: u32,
 }
 
 impl Verdict {
-    /// As the map has it, under this key.
-    #[must_use]
-    pub fn row(&self, key: &VerdictKey) -> VerdictRow {
-        let allow = if self.allow { V_ALLOW } else { 0 };
-        let base = if matches!(key, VerdictKey::Base(_)) { V_BASE } else { 0 };
-        VerdictRow { flags: allow | base, cookie: self.cookie }
+    fn flags(self) -> u32 {
+        if self.allow { V_ALLOW } else { 0 }
     }
 }
 
-/// A verdict and the cookie that names its reason.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Verdict {
-    /// Whether the packet passes.
-    pub allow: bool,
-    /// Names the rule, or the isolation.
-    pub cookie: u32,
+/// The head of a set that denies all: what isolates is all it says.
+pub(super) fn closed(number: u32, isolation: u32) -> (VerdictKey, VerdictRow) {
+    (VerdictKey::head(number, 0), VerdictRow { cookie: isolation, ..VerdictRow::default() })
 }
 
-/// The rows of a set for anybody; of one that is over the budget nothing but its base row.
-pub(super) fn base(sets: &Sets, number: u32, each: &mut impl FnMut(VerdictKey, Verdict)) {
+/// The rows of a set for anybody; of one that is over the budget nothing but what isolates.
+pub(super) fn base(sets: &Sets, number: u32, each: &mut impl FnMut(VerdictKey, VerdictRow)) {
     let Some(set) = sets.get(number) else { return };
-    each(VerdictKey::Base(number), Verdict { allow: false, cookie: set.isolation });
     if set.room == Room::Whole {
         pair(set, number, 0, &Signature::default(), each);
+    } else {
+        let (key, row) = closed(number, set.isolation);
+        each(key, row);
     }
 }
 
 /// The rows of a set for a class that one of its atoms speaks of.
-pub(super) fn of(sets: &Sets, classes: &Classes, number: u32, class: u32, each: &mut impl FnMut(VerdictKey, Verdict)) {
+pub(super) fn of(
+    sets: &Sets,
+    classes: &Classes,
+    number: u32,
+    class: u32,
+    each: &mut impl FnMut(VerdictKey, VerdictRow),
+) {
     if let Some(set) = sets.get(number).filter(|set| set.room == Room::Whole) {
         pair(set, number, class, &classes.signature(class), each);
     }
@@ -86,7 +66,7 @@ pub(super) fn count(set: &Set, classes: &Classes, class: u32) -> usize {
     count
 }
 
-fn pair(set: &Set, number: u32, class: u32, signature: &Signature, each: &mut impl FnMut(VerdictKey, Verdict)) {
+fn pair(set: &Set, number: u32, class: u32, signature: &Signature, each: &mut impl FnMut(VerdictKey, VerdictRow)) {
     let mut decisions: Vec<(Wanted, Verdict)> = Vec::new();
     for rule in set.speaking(signature) {
         let verdict = Verdict { allow: true, cookie: rule.cookie };
@@ -94,19 +74,35 @@ fn pair(set: &Set, number: u32, class: u32, signature: &Signature, each: &mut im
     }
     // All of them allow: the broad ones first make the fewest rows.
     decisions.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.map_or(u32::MAX, |r| u32::from(r.last - r.first))));
+    // What nobody says anything of, the head of anybody says.
+    if decisions.is_empty() && class != 0 {
+        return;
+    }
     let all = decisions.iter().any(|(wanted, verdict)| wanted.is_none() && verdict.allow);
-    let mut loose = None;
+    let (key, mut head) = closed(number, set.isolation);
     for (scope, verdict) in ports::rows(&decisions) {
-        // Rows of a protocol come together.
-        if let Scope::Ports { protocol, .. } = scope
-            && verdict.allow
-            && !all
-            && loose != Some(protocol)
-        {
-            loose = Some(protocol);
-            each(VerdictKey::Pair(number, class, Scope::Loose { protocol }), verdict);
+        match scope {
+            Scope::All => (head.flags, head.cookie) = (head.flags | verdict.flags(), verdict.cookie),
+            Scope::Ports { protocol, port, bits } => {
+                let bits = PROTO_BITS + u32::from(bits);
+                head.flags |= narrower(bits);
+                if verdict.allow && !all {
+                    loose(&mut head, protocol, verdict.cookie);
+                }
+                let asked = Asked { set: number, class, part: 0, proto: protocol, port: port.to_be_bytes() };
+                let row = VerdictRow { flags: verdict.flags(), cookie: verdict.cookie, ..VerdictRow::default() };
+                each(VerdictKey::ports(&asked, bits), row);
+            }
         }
-        each(VerdictKey::Pair(number, class, scope), verdict);
+    }
+    each(VerdictKey { asked: Asked { class, ..key.asked }, ..key }, head);
+}
+
+/// Fragments without a first one are allowed by the first rule that allows any port of their protocol.
+fn loose(head: &mut VerdictRow, protocol: u8, cookie: u32) {
+    let of = LOOSE.iter().zip(&mut head.loose).find(|(number, _)| **number == protocol);
+    if let Some((_, loose)) = of.filter(|(_, loose)| **loose == 0) {
+        *loose = cookie;
     }
 }
 

@@ -9,7 +9,7 @@ use osmia_maps::{
     Access, MapError, Pins,
     catalogue::{Ports, SetHead, SetRule},
     decode::{Cell, Record, policy, protocol},
-    layout::{Meta, VerdictKey, VerdictRow, policy::BASE_BITS},
+    layout::{Meta, VerdictKey, VerdictRow, policy::V_ALLOW},
     tables,
 };
 
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Members of a row that its key's text has as well.
-const KEY: [&str; 4] = ["set", "class", "proto", "base"];
+const KEY: [&str; 3] = ["set", "class", "proto"];
 
 /// Endpoints by the rule set they have.
 type Users = BTreeMap<u32, BTreeSet<u32>>;
@@ -79,13 +79,14 @@ fn all(names: &Names, users: &Users, rows: &[(VerdictKey, VerdictRow)]) -> Docum
     listed(names, List::of("sets", records), "no rule sets: no pod of this node is isolated")
 }
 
-/// What isolates, by the catalogue, or by the row of whom no other row speaks of.
+/// What isolates, by the catalogue, or by the head of anybody where that denies.
 fn isolation(names: &Names, rows: &[(VerdictKey, VerdictRow)], number: u32) -> String {
     match names.set(number) {
         Some(set) => names.cookie_text(set.isolation),
         None => {
-            let base = rows.iter().find(|(key, _)| key.bits == BASE_BITS && key.asked.set == number);
-            base.map_or_else(|| "unknown to the catalogue".to_owned(), |(_, row)| names.cookie_text(row.cookie))
+            let denies = |row: &VerdictRow| row.flags & V_ALLOW == 0;
+            let head = rows.iter().find(|(key, row)| *key == VerdictKey::head(number, 0) && denies(row));
+            head.map_or_else(|| "unknown to the catalogue".to_owned(), |(_, row)| names.cookie_text(row.cookie))
         }
     }
 }
@@ -182,10 +183,9 @@ fn ports_text(ports: &Ports) -> String {
 }
 
 fn row_record(names: &Names, key: &VerdictKey, row: &VerdictRow) -> Record {
-    let class = match key.bits {
-        0..=BASE_BITS => Some(vec!["whom no other row speaks of".to_owned()]),
-        _ if key.asked.class == 0 => Some(vec!["anybody".to_owned()]),
-        _ => names.class_atoms(key.asked.class),
+    let class = match key.asked.class {
+        0 => Some(vec!["anybody else".to_owned()]),
+        class => names.class_atoms(class),
     };
     let class = class.unwrap_or_else(|| vec!["unknown to the catalogue".to_owned()]);
     Record::new()

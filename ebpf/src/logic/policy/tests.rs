@@ -1,20 +1,15 @@
 use super::*;
-use crate::layout::policy::{BASE_BITS, CLASS_BITS, PART_LOOSE, PORT_BITS, PROTO_BITS};
-use crate::layout::{VerdictKey, VerdictRow};
-use crate::logic::testing::{FakeTables, pod6};
+use crate::layout::policy::{CLASS_BITS, PART_LOOSE, PORT_BITS, PROTO_BITS};
+use crate::logic::testing::{FakeTables, allow_loose, pod6, verdict};
 
 const SET: u32 = 7;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const PEER: [u8; 4] = [10, 0, 2, 5];
 
-/// Writes a row; 0 for what its bits do not reach.
-fn row(tables: &mut FakeTables, bits: u32, asked: Asked, flags: u32, cookie: u32) {
-    tables.verdicts.insert(VerdictKey { bits, asked }, VerdictRow { flags, cookie });
-}
-
+/// What the rule set says of anybody.
 fn base(tables: &mut FakeTables, cookie: u32) {
-    row(tables, BASE_BITS, Asked { set: SET, ..Asked::default() }, V_BASE, cookie);
+    verdict(tables, CLASS_BITS, all(0), 0, cookie);
 }
 
 fn asked(class: u32, proto: u8, port: u16) -> Asked {
@@ -32,8 +27,7 @@ fn to(proto: u8, port: u16) -> Asked {
 #[test]
 fn who_has_no_rule_set_is_asked_nothing() {
     let mut tables = FakeTables::node();
-    row(&mut tables, BASE_BITS, Asked::default(), V_BASE, 9);
-    row(&mut tables, CLASS_BITS, Asked::default(), 0, 9);
+    verdict(&mut tables, CLASS_BITS, Asked::default(), 0, 9);
     assert_eq!(judge(&tables, OPEN, &Addr::v4(PEER), &to(TCP, 80)), Judgement::Allow(0));
 }
 
@@ -45,9 +39,8 @@ fn no_row_is_no_permission() {
     tables.peers.insert(Addr::v4(PEER), 3);
     assert_eq!(judged(&tables), Judgement::Deny(0), "nor with a class");
     // What other sets allow, also to everybody, is theirs.
-    row(&mut tables, CLASS_BITS, Asked { set: SET + 1, class: 3, ..Asked::default() }, V_ALLOW, 1);
-    row(&mut tables, CLASS_BITS, Asked { set: SET + 1, ..Asked::default() }, V_ALLOW, 1);
-    row(&mut tables, BASE_BITS, Asked { set: SET + 1, ..Asked::default() }, V_ALLOW | V_BASE, 1);
+    verdict(&mut tables, CLASS_BITS, Asked { set: SET + 1, class: 3, ..Asked::default() }, V_ALLOW, 1);
+    verdict(&mut tables, CLASS_BITS, Asked { set: SET + 1, ..Asked::default() }, V_ALLOW, 1);
     assert_eq!(judged(&tables), Judgement::Deny(0));
 }
 
@@ -56,9 +49,9 @@ fn an_address_has_its_own_class_before_that_of_its_range() {
     let mut tables = FakeTables::node();
     base(&mut tables, 1);
     for class in [3, 4, 5, 6] {
-        row(&mut tables, CLASS_BITS, all(class), V_ALLOW, 10 + class);
+        verdict(&mut tables, CLASS_BITS, all(class), V_ALLOW, 10 + class);
     }
-    row(&mut tables, CLASS_BITS, all(0), V_ALLOW, 10);
+    verdict(&mut tables, CLASS_BITS, all(0), V_ALLOW, 10);
     let (wide6, narrow6) = (Addr::v6(pod6(0)), Addr::v6(pod6(8)));
     tables.peer_blocks = vec![
         (96 + 8, Addr::v4([10, 0, 0, 0]), 3),
@@ -88,28 +81,42 @@ fn a_class_without_rows_may_what_anybody_may() {
     base(&mut tables, 1);
     let judged = |tables: &FakeTables, proto, port| judge(tables, SET, &Addr::v4(PEER), &to(proto, port));
     assert_eq!(judged(&tables, TCP, 80), Judgement::Deny(1), "what isolates");
-    row(&mut tables, PORT_BITS, asked(0, TCP, 80), V_ALLOW, 2);
+    verdict(&mut tables, PORT_BITS, asked(0, TCP, 80), V_ALLOW, 2);
     assert_eq!(judged(&tables, TCP, 80), Judgement::Allow(2));
     assert_eq!(judged(&tables, TCP, 81), Judgement::Deny(1));
-    // Rows of one protocol say nothing of the others.
-    row(&mut tables, PORT_BITS, asked(3, UDP, 53), V_ALLOW, 3);
-    assert_eq!(judged(&tables, UDP, 53), Judgement::Allow(3));
-    assert_eq!(judged(&tables, TCP, 80), Judgement::Allow(2));
-    // A row about all of the class's traffic is its own, also where it denies.
-    row(&mut tables, CLASS_BITS, all(3), 0, 4);
+    // A row without a head is not asked for.
+    let lone = VerdictKey::ports(&asked(3, UDP, 53), PORT_BITS);
+    tables.verdicts.insert(lone, VerdictRow { flags: V_ALLOW, cookie: 3, ..VerdictRow::default() });
+    assert_eq!(judged(&tables, UDP, 53), Judgement::Deny(1));
+    // With a head a class has all that is said of it, also where that denies.
+    verdict(&mut tables, CLASS_BITS, all(3), 0, 4);
+    verdict(&mut tables, PORT_BITS, asked(3, UDP, 53), V_ALLOW, 3);
     assert_eq!(judged(&tables, TCP, 80), Judgement::Deny(4));
     assert_eq!(judged(&tables, UDP, 53), Judgement::Allow(3));
+}
+
+#[test]
+fn a_length_that_a_head_has_is_no_promise_of_a_row() {
+    let mut tables = FakeTables::node();
+    base(&mut tables, 1);
+    for bits in PROTO_BITS..=PORT_BITS {
+        verdict(&mut tables, bits, asked(0, UDP, 0), V_ALLOW, 2);
+    }
+    let of = |tables: &FakeTables, port| judge(tables, SET, &Addr::v4(PEER), &to(TCP, port));
+    assert_eq!(of(&tables, 80), Judgement::Deny(1));
+    verdict(&mut tables, PROTO_BITS, asked(0, TCP, 0), V_ALLOW, 3);
+    assert_eq!(of(&tables, 65535), Judgement::Allow(3), "the shortest is asked for last");
 }
 
 #[test]
 fn the_row_of_most_bits_decides() {
     let mut tables = FakeTables::node();
     base(&mut tables, 1);
-    row(&mut tables, CLASS_BITS, all(0), V_ALLOW, 2);
-    row(&mut tables, PROTO_BITS, asked(0, TCP, 0), 0, 3);
-    row(&mut tables, PROTO_BITS + 4, asked(0, TCP, 0x1000), V_ALLOW, 4);
-    row(&mut tables, PROTO_BITS + 15, asked(0, TCP, 0x1f90), 0, 5);
-    row(&mut tables, PORT_BITS, asked(0, TCP, 0x1f90), V_ALLOW, 6);
+    verdict(&mut tables, CLASS_BITS, all(0), V_ALLOW, 2);
+    verdict(&mut tables, PROTO_BITS, asked(0, TCP, 0), 0, 3);
+    verdict(&mut tables, PROTO_BITS + 4, asked(0, TCP, 0x1000), V_ALLOW, 4);
+    verdict(&mut tables, PROTO_BITS + 15, asked(0, TCP, 0x1f90), 0, 5);
+    verdict(&mut tables, PORT_BITS, asked(0, TCP, 0x1f90), V_ALLOW, 6);
     let of = |proto, port| judge(&tables, SET, &Addr::v4(PEER), &to(proto, port));
     assert_eq!(of(UDP, 53), Judgement::Allow(2));
     assert_eq!(of(TCP, 0x0fff), Judgement::Deny(3));
@@ -121,15 +128,24 @@ fn the_row_of_most_bits_decides() {
 
 /// Whoever reads a row of ports for a loose fragment takes its port 0 for one.
 #[test]
-fn a_loose_fragment_has_rows_of_its_own() {
+fn a_loose_fragment_is_judged_by_the_head_alone() {
     let mut tables = FakeTables::node();
     base(&mut tables, 1);
     let loose = |proto| Asked { part: PART_LOOSE, ..to(proto, 0) };
-    row(&mut tables, PORT_BITS, asked(0, TCP, 0), V_ALLOW, 2);
-    row(&mut tables, PROTO_BITS, asked(0, TCP, 0), V_ALLOW, 3);
-    row(&mut tables, PROTO_BITS, Asked { part: PART_LOOSE, ..asked(0, UDP, 0) }, V_ALLOW, 4);
-    let of = |asked: &Asked| judge(&tables, SET, &Addr::v4(PEER), asked);
-    assert_eq!(of(&loose(TCP)), Judgement::Deny(1));
-    assert_eq!(of(&loose(UDP)), Judgement::Allow(4));
-    assert_eq!(of(&to(UDP, 0)), Judgement::Deny(1));
+    verdict(&mut tables, PORT_BITS, asked(0, TCP, 0), V_ALLOW, 2);
+    verdict(&mut tables, PROTO_BITS, asked(0, TCP, 0), V_ALLOW, 3);
+    allow_loose(&mut tables, all(0), UDP, 4);
+    let of = |tables: &FakeTables, asked: &Asked| judge(tables, SET, &Addr::v4(PEER), asked);
+    assert_eq!(of(&tables, &loose(TCP)), Judgement::Deny(1));
+    assert_eq!(of(&tables, &loose(UDP)), Judgement::Allow(4));
+    assert_eq!(of(&tables, &to(UDP, 0)), Judgement::Deny(1));
+    allow_loose(&mut tables, all(0), SCTP, 5);
+    allow_loose(&mut tables, all(0), TCP, 6);
+    let each = [TCP, UDP, SCTP].map(|proto| of(&tables, &loose(proto)));
+    assert_eq!(each, [6, 4, 5].map(Judgement::Allow), "each protocol by its own rule");
+    assert_eq!(of(&tables, &loose(47)), Judgement::Deny(1), "others have no ports");
+    // Where all is allowed, its fragments are.
+    verdict(&mut tables, CLASS_BITS, all(3), V_ALLOW, 7);
+    tables.peers.insert(Addr::v4(PEER), 3);
+    assert_eq!(of(&tables, &loose(TCP)), Judgement::Allow(7));
 }

@@ -51,12 +51,12 @@ impl Rows for Maps {
         if self.stuck || self.full && !change.verdicts.is_empty() {
             bail!("the map is full");
         }
-        let new = change.verdicts.keys().filter(|key| !self.pinned.verdicts.contains_key(&key.row())).count();
+        let new = change.verdicts.keys().filter(|key| !self.pinned.verdicts.contains_key(key)).count();
         let rows = self.pinned.verdicts.len() + new;
         if let Some(room) = self.room.filter(|room| rows > *room) {
             return Err(PolicyError::TooMany { map: "verdicts", rows, capacity: room as u32 }.into());
         }
-        self.pinned.verdicts.extend(change.verdicts.iter().map(|(key, verdict)| (key.row(), verdict.row(key))));
+        self.pinned.verdicts.extend(&change.verdicts);
         for (address, class) in &change.peers {
             match class {
                 Some(class) => self.pinned.peers.insert(*address, *class),

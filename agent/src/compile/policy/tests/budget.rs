@@ -30,8 +30,9 @@ fn rules_for_which_there_is_no_room_isolate_and_are_named_until_they_fit() {
     policy(&mut lab, "web", 1, 4);
     assert!(lab.policies.over_budget().is_empty());
     let change = policy(&mut lab, "db", 2, 20);
-    assert_eq!(change.verdicts.len(), 1, "the base row alone: {:?}", change.verdicts);
-    assert_eq!(change.verdicts.get(&VerdictKey::Base(lab.policies.rules(2).ingress)).map(|v| v.allow), Some(false));
+    assert_eq!(change.verdicts.len(), 1, "what isolates alone: {:?}", change.verdicts);
+    let head = VerdictKey::head(lab.policies.rules(2).ingress, 0);
+    assert_eq!(change.verdicts.get(&head).map(|row| row.flags), Some(0));
     let over = lab.policies.over_budget();
     let [one] = over.as_slice() else { panic!("{over:?}") };
     assert_eq!((one.slot, one.pod.as_ref().map(Name::name), one.rows, one.limit), (2, Some("db"), 41, 30));
@@ -177,7 +178,7 @@ fn a_rule_of_a_range_and_a_port_takes_two_rows_and_a_start_over_them_none() {
             peers: first.policies.classes.addresses().clone(),
             blocks: first.policies.classes.prefixes().clone(),
             rules: locals.keys().map(|slot| (*slot, first.policies.rules(*slot))).collect(),
-            verdicts: change.verdicts.iter().map(|(key, verdict)| (key.row(), verdict.row(key))).collect(),
+            verdicts: change.verdicts.clone(),
         };
         let (again, _) = resume(&catalogue, &pinned);
         assert_eq!((again.unknown, again.change.verdicts.len(), again.change.old_verdicts.len()), (None, 0, 0));

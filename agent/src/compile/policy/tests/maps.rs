@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use ipnet::IpNet;
 use osmia_maps::layout::{
-    self, VerdictRow,
-    policy::{OPEN, V_ALLOW},
+    Asked, VerdictKey, VerdictRow,
+    policy::{OPEN, PROTO_BITS, V_ALLOW, narrower},
 };
 use proptest::test_runner::TestCaseError;
 
@@ -14,19 +14,19 @@ use super::super::*;
 /// A single write.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
-    Verdict(layout::VerdictKey, VerdictRow),
+    Verdict(VerdictKey, VerdictRow),
     Rules(u32, Rules),
     Peer(IpAddr, Option<u32>),
     Block(IpNet, Option<u32>),
     Epoch(u32),
-    Bury(layout::VerdictKey),
+    Bury(VerdictKey),
 }
 
 /// All writes of a change but those after the barrier, in order.
 pub(super) fn writes(change: &Change) -> Vec<Write> {
     let closed = Rules { egress: CLOSED, ingress: CLOSED };
     let mut writes: Vec<Write> = Vec::new();
-    writes.extend(change.verdicts.iter().map(|(key, verdict)| Write::Verdict(key.row(), verdict.row(key))));
+    writes.extend(change.verdicts.iter().map(|(key, row)| Write::Verdict(*key, *row)));
     writes.extend(change.closing.iter().map(|slot| Write::Rules(*slot, closed)));
     writes.extend(change.peers.iter().map(|(address, class)| Write::Peer(*address, *class)));
     writes.extend(change.blocks.iter().map(|(range, class)| Write::Block(*range, *class)));
@@ -45,7 +45,7 @@ pub(super) struct Maps {
     pinned: Pinned,
     epochs: BTreeMap<u32, u32>,
     /// All rows that ever were.
-    ever: BTreeMap<layout::VerdictKey, VerdictRow>,
+    ever: BTreeMap<VerdictKey, VerdictRow>,
 }
 
 impl Maps {
@@ -148,9 +148,9 @@ impl Maps {
         if set == OPEN {
             return true;
         }
-        let verdict = self.longest(set, class, protocol, port).or_else(|| self.longest(set, 0, protocol, port));
-        let base = || self.pinned.verdicts.get(&VerdictKey::Base(set).row()).expect("a set has a base row");
-        verdict.unwrap_or_else(base).flags & V_ALLOW != 0
+        let of = |class| self.pinned.verdicts.get(&VerdictKey::head(set, class)).map(|head| (class, head));
+        let (class, head) = of(class).or_else(|| of(0)).expect("a set has a head for anybody");
+        self.longest(set, class, protocol, port, head).unwrap_or(head).flags & V_ALLOW != 0
     }
 
     /// In the map IPv4 lies inside IPv6.
@@ -168,13 +168,15 @@ impl Maps {
         around.max_by_key(|(range, _)| bits(range)).map_or(0, |(_, class)| *class)
     }
 
-    fn longest(&self, set: u32, class: u32, protocol: u8, port: u16) -> Option<&VerdictRow> {
-        let prefixes = (0..=16).rev().map(|bits: u8| {
-            let mask = u16::MAX.checked_shl(u32::from(16 - bits)).unwrap_or(0);
-            Scope::Ports { protocol, port: port & mask, bits }
-        });
-        let mut keys = prefixes.chain([Scope::All]).map(|scope| VerdictKey::Pair(set, class, scope).row());
-        keys.find_map(|key| self.pinned.verdicts.get(&key))
+    /// Of the rows of the lengths that the head names; the map may have no other.
+    fn longest(&self, set: u32, class: u32, protocol: u8, port: u16, head: &VerdictRow) -> Option<&VerdictRow> {
+        (0..=16).rev().find_map(|bits: u32| {
+            let mask = u16::MAX.checked_shl(16 - bits).unwrap_or(0);
+            let asked = Asked { set, class, part: 0, proto: protocol, port: (port & mask).to_be_bytes() };
+            let row = self.pinned.verdicts.get(&VerdictKey { bits: PROTO_BITS + bits, asked })?;
+            assert_ne!(head.flags & narrower(PROTO_BITS + bits), 0, "the head does not know of {asked:?}/{bits}");
+            Some(row)
+        })
     }
 }
 

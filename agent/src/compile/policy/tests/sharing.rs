@@ -1,5 +1,6 @@
 //! What costs rows and numbers, and what does not.
 
+use osmia_maps::layout::policy::V_ALLOW;
 use serde_json::{Value, json};
 
 use super::super::*;
@@ -75,7 +76,7 @@ fn replicas_share_a_rule_set_and_peers_alike_a_class() {
     assert_eq!((change.endpoints.len(), sets.len()), (50, 1));
     let classes: BTreeSet<Option<u32>> = change.peers.values().copied().collect();
     assert_eq!((change.peers.len(), classes.len()), (50, 1));
-    assert_eq!(change.verdicts.len(), 2, "the base row and that of the one class");
+    assert_eq!(change.verdicts.len(), 2, "what isolates, and the head of the one class");
 }
 
 #[test]
@@ -268,6 +269,6 @@ fn what_the_api_would_refuse_allows_nothing_and_the_rest_counts() {
     lab.pod("web", "10.0.0.1", json!({}));
     lab.pod("db", "10.0.0.2", json!({}));
     let change = lab.endpoint(1, "web", "10.0.0.1");
-    let allowed = change.verdicts.values().filter(|verdict| verdict.allow).count();
+    let allowed = change.verdicts.values().filter(|row| row.flags & V_ALLOW != 0).count();
     assert_eq!(allowed, 1, "the pods of the namespace alone: {:?}", change.verdicts);
 }

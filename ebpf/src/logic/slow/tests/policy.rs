@@ -1,10 +1,11 @@
 //! What policy says of first packets, at every hook where one is judged.
 
 use super::*;
-use crate::layout::policy::{BASE_BITS, CLASS_BITS, PART_LOOSE, PORT_BITS, PROTO_BITS, V_ALLOW, V_BASE};
+use crate::layout::policy::{CLASS_BITS, PORT_BITS, PROTO_BITS, V_ALLOW};
 use crate::layout::route::RouteKind;
-use crate::layout::{Asked, Route, Uplink, VerdictKey, VerdictRow};
+use crate::layout::{Asked, Route, Uplink, VerdictKey};
 use crate::logic::packet::TunnelKey;
+use crate::logic::testing::{allow_loose, verdict};
 
 mod again;
 mod errors;
@@ -21,13 +22,13 @@ const EGRESS: Verdict = Verdict::drop(DropReason::PolicyEgress);
 const INGRESS: Verdict = Verdict::drop(DropReason::PolicyIngress);
 
 fn row(tables: &mut FakeTables, bits: u32, asked: Asked, flags: u32, cookie: u32) {
-    tables.verdicts.insert(VerdictKey { bits, asked: Asked { set: SET, ..asked } }, VerdictRow { flags, cookie });
+    verdict(tables, bits, Asked { set: SET, ..asked }, flags, cookie);
 }
 
 /// A node whose rule set allows nothing yet; nobody has it.
 fn policed() -> FakeTables {
     let mut tables = node();
-    row(&mut tables, BASE_BITS, Asked::default(), V_BASE, ISOLATED);
+    row(&mut tables, CLASS_BITS, Asked::default(), 0, ISOLATED);
     tables
 }
 
@@ -38,6 +39,11 @@ fn about(class: u32, proto: u8, port: u16) -> Asked {
 /// Allows a port to a class.
 fn allow(tables: &mut FakeTables, class: u32, proto: u8, port: u16, cookie: u32) {
     row(tables, PORT_BITS, about(class, proto, port), V_ALLOW, cookie);
+}
+
+/// Allows fragments without a first one to anybody.
+fn allow_fragments(tables: &mut FakeTables, proto: u8, cookie: u32) {
+    allow_loose(tables, Asked { set: SET, ..Asked::default() }, proto, cookie);
 }
 
 fn egress(tables: &mut FakeTables, slot: u32, set: u32) {

@@ -49,7 +49,7 @@ fn an_error_about_a_flow_that_policy_ended_passes_no_more() {
 fn an_error_about_a_loose_fragment_is_nobodys() {
     let mut tables = policed();
     ingress(&mut tables, 2, SET);
-    row(&mut tables, PROTO_BITS, Asked { part: PART_LOOSE, ..about(0, UDP, 0) }, V_ALLOW, 71);
+    allow_fragments(&mut tables, UDP, 71);
     let later = FakePacket::new(build::ipv4_with(A, B, UDP, 0x2005, &[], &[7; 64]), LINK_A);
     assert_eq!(a_sends(&tables, later.clone()), Verdict::peer(LINK_B));
     assert_eq!(a_sends(&tables, error(B, &later, LINK_B)), Verdict::drop(DropReason::IcmpNoFlow));
