@@ -308,6 +308,14 @@ impl Drop for Appended {
 }
 
 impl Part {
+    /// The file, of which this is the beginning.
+    ///
+    /// # Errors
+    /// No more files may be open.
+    pub(crate) fn into_file(self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// Bytes that are not read yet.
     pub(crate) fn len(&self) -> usize {
         usize::try_from(self.end - self.at).unwrap_or(usize::MAX)

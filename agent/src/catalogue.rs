@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use osmia_maps::catalogue::{self, Catalogue, Line};
+use osmia_maps::catalogue::{self, Catalogue, Index, Line};
 
 use crate::appended::{Appended, Part};
 
@@ -55,7 +55,7 @@ impl CatalogueFile {
     /// # Errors
     /// It cannot be read or written; it stays as it is.
     pub fn shorten(&mut self) -> io::Result<()> {
-        self.file.shorten(shortest).map(drop)
+        self.file.shorten(lines_that_count).map(drop)
     }
 
     /// Its name leads to another file, or nowhere: somebody removed it. It is written again, so that nothing loses its number.
@@ -64,7 +64,7 @@ impl CatalogueFile {
             return Ok(());
         }
         tracing::warn!(path = %self.path.display(), "somebody removed the catalogue: written again");
-        self.file.shorten_now(shortest)
+        self.file.shorten_now(lines_that_count)
     }
 
     /// As if the disk were full, or were not any more.
@@ -74,8 +74,15 @@ impl CatalogueFile {
     }
 }
 
+/// What an earlier agent left, up to what cannot be read.
 fn shortest(whole: Part, out: &mut dyn Write) -> io::Result<()> {
-    read(whole)?.lines().iter().try_for_each(|line| put(out, line))
+    read(whole)?.lines().try_for_each(|line| put(out, &line))
+}
+
+/// What this one wrote: its lines are whole, and hundreds of megabytes where policies are many. Of them no more is in memory than their places.
+fn lines_that_count(whole: Part, out: &mut dyn Write) -> io::Result<()> {
+    let length = whole.len() as u64;
+    Index::of(whole.into_file()?, length)?.write_shortest(out)
 }
 
 fn read(mut part: Part) -> io::Result<Catalogue> {

@@ -186,9 +186,8 @@ impl Catalogue {
         }
     }
 
-    /// The shortest lines that say the same.
-    #[must_use]
-    pub fn lines(&self) -> Vec<Line> {
+    /// The shortest lines that say the same; each is made when it is asked for.
+    pub fn lines(&self) -> impl Iterator<Item = Line> {
         let Self {
             generation,
             last,
@@ -226,21 +225,25 @@ impl Catalogue {
             took_us: at.took_us,
             policies,
         };
-        let policies = policies.iter().map(|(policy, at)| in_force_line(at, vec![policy.clone()]));
-        let at_last = in_force.iter().map(|at| in_force_line(at, Vec::new()));
+        let policies = policies.iter().map(move |(policy, at)| in_force_line(at, vec![policy.clone()]));
+        let at_last = in_force.iter().map(move |at| in_force_line(at, Vec::new()));
         let endpoints = endpoints.iter().map(|(slot, pod)| Line::Endpoint { slot: *slot, pod: pod.clone() });
-        let mut lines: Vec<Line> = endpoints.chain(atoms).chain(classes).chain(sets).chain(cookies).collect();
-        lines.push(Line::Generation { generation: *generation, last: *last });
-        lines.extend(policies.chain(at_last));
-        lines.extend(
-            refused.iter().map(|(policy, parts)| Line::Refused { policy: policy.clone(), parts: parts.clone() }),
-        );
-        lines.extend(behind.iter().map(|Behind { at_ms, why }| Line::Behind { at_ms: *at_ms, why: why.clone() }));
-        lines.extend(crowded_out.map(|now| Line::CrowdedOut { now: Some(now) }));
-        if !source.is_empty() {
-            lines.push(Line::Source { problems: source.clone() });
-        }
-        lines
+        let names = endpoints.chain(atoms).chain(classes).chain(sets).chain(cookies);
+        let generation = std::iter::once(Line::Generation { generation: *generation, last: *last });
+        let refused =
+            refused.iter().map(|(policy, parts)| Line::Refused { policy: policy.clone(), parts: parts.clone() });
+        let behind = behind.iter().map(|Behind { at_ms, why }| Line::Behind { at_ms: *at_ms, why: why.clone() });
+        let crowded_out = crowded_out.iter().map(|now| Line::CrowdedOut { now: Some(*now) });
+        let source = Some(source).filter(|problems| !problems.is_empty());
+        let source = source.map(|problems| Line::Source { problems: problems.clone() });
+        names
+            .chain(generation)
+            .chain(policies)
+            .chain(at_last)
+            .chain(refused)
+            .chain(behind)
+            .chain(crowded_out)
+            .chain(source)
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
     cell::{OnceCell, RefCell},
     fmt,
     fs::File,
+    io::{self, Write},
     path::Path,
 };
 
@@ -115,10 +116,17 @@ impl Index {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn read(path: &Path) -> std::io::Result<Self> {
-        let file = File::open(path)?;
+    pub fn read(path: &Path) -> io::Result<Self> {
+        Self::of(File::open(path)?, u64::MAX)
+    }
+
+    /// Looks through the beginning of an open file, up to so many bytes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(file: File, length: u64) -> io::Result<Self> {
         let mut index = Self::default();
-        file::each_line(&file, |line, place| index.take(line, place))?;
+        file::each_line(&file, length, |line, place| index.take(line, place))?;
         for kind in [&mut index.atoms, &mut index.classes, &mut index.sets, &mut index.cookies] {
             kind.lines.end();
         }
@@ -160,6 +168,27 @@ impl Index {
             Err(_) => return serde_json::from_slice::<IgnoredAny>(line).is_ok(),
         }
         true
+    }
+
+    /// Writes the shortest lines that say the same: those of numbers as they stand in the file.
+    ///
+    /// # Errors
+    /// It cannot be read any more, or not be written.
+    pub fn write_shortest(&self, out: &mut dyn Write) -> io::Result<()> {
+        let missing = || io::Error::other("the catalogue is not as it was read");
+        for kind in [&self.atoms, &self.classes, &self.sets, &self.cookies] {
+            let mut window = kind.window.borrow_mut();
+            for place in (0..kind.lines.len()).filter_map(|position| kind.lines.place(position)) {
+                let line = self.file.as_ref().and_then(|file| window.line(file, place));
+                out.write_all(line.ok_or_else(missing)?)?;
+                out.write_all(b"\n")?;
+            }
+        }
+        for line in self.rest.lines() {
+            serde_json::to_writer(&mut *out, &line)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
     }
 
     /// Everything but atoms, classes, sets and cookies, of which it has none.

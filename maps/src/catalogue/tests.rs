@@ -137,7 +137,7 @@ fn an_index_says_the_same() {
     let text = |lines: &[Line]| -> Vec<u8> {
         lines.iter().flat_map(|line| [serde_json::to_vec(line).unwrap(), b"\n".to_vec()].concat()).collect()
     };
-    let all = text(&example().lines());
+    let all = text(&example().lines().collect::<Vec<_>>());
     let gone = text(&[
         Line::Gone { atoms: vec![1], classes: vec![4], sets: vec![5], cookies: vec![2] },
         Line::NoEndpoint { slot: 1 },
@@ -163,10 +163,25 @@ fn an_index_says_the_same() {
         ("nothing", vec![]),
     ] {
         let text: Vec<u8> = parts.into_iter().flatten().copied().collect();
-        assert_eq!(asked(&index(&text)), for_people(Catalogue::of(&text)), "{what}");
+        let (index, read) = (index(&text), Catalogue::of(&text));
+        let mut short = Vec::new();
+        index.write_shortest(&mut short).unwrap();
+        assert_eq!(Catalogue::of(&short), read, "{what}, made shorter");
+        assert_eq!(asked(&index), for_people(read), "{what}");
     }
     let index = index(&all);
     assert_eq!((index.classes().collect::<Vec<_>>(), index.sets().collect::<Vec<_>>()), (vec![4], vec![5]));
+}
+
+#[test]
+fn an_index_of_the_beginning_of_a_file_knows_no_more() {
+    let line = |number| serde_json::to_string(&Line::Class { number, signature: vec![(number, 1)] }).unwrap() + "\n";
+    let path = std::env::temp_dir().join(format!("osm-beginning-{}", std::process::id()));
+    fs::write(&path, [line(1), line(2), line(3)].concat()).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let index = Index::of(file, line(1).len() as u64 + line(2).len() as u64).unwrap();
+    assert_eq!(index.classes().collect::<Vec<_>>(), [1, 2]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead as _, Read as _},
+    io::{self, BufRead as _},
     os::unix::fs::FileExt as _,
 };
 
@@ -21,8 +21,8 @@ pub(super) struct Place {
     pub(super) length: u32,
 }
 
-/// Hands over each line that ends, without its newline, until `each` says that it is not whole.
-pub(super) fn each_line(mut file: &File, mut each: impl FnMut(&[u8], Place) -> bool) -> io::Result<()> {
+/// Hands over each line of so many bytes that ends, without its newline, until `each` says that it is not whole.
+pub(super) fn each_line(file: &File, length: u64, mut each: impl FnMut(&[u8], Place) -> bool) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     // Where the piece begins in the file, and how much of it was read.
     let (mut at, mut filled) = (0_u64, 0);
@@ -30,7 +30,10 @@ pub(super) fn each_line(mut file: &File, mut each: impl FnMut(&[u8], Place) -> b
         if filled == piece.len() {
             piece.resize(2 * filled, 0);
         }
-        let read = match file.read(piece.get_mut(filled..).unwrap_or_default()) {
+        let next = at + filled as u64;
+        let room = piece.get_mut(filled..).unwrap_or_default();
+        let wanted = usize::try_from(length.saturating_sub(next)).unwrap_or(usize::MAX).min(room.len());
+        let read = match file.read_at(room.get_mut(..wanted).unwrap_or_default(), next) {
             Ok(0) => return Ok(()),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
