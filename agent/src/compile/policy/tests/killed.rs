@@ -155,7 +155,7 @@ fn follow(story: &[Happening], deaths: &[(Index, Death)], budget: Budget) -> Res
         for cut in again.iter().map(Some).chain([None]) {
             if death.compact {
                 let mut short = Catalogue::default();
-                node.catalogue.lines().into_iter().for_each(|line| short.take(line));
+                node.catalogue.lines().for_each(|line| short.take(line));
                 node.catalogue = short;
             }
             let before = rows(&node.maps, &world.locals());
