@@ -3,6 +3,7 @@
 //! Invariant: a type here has no padding the compiler chose, is `Copy`, is valid for every bit pattern, and its size is asserted.
 //! Wire values (addresses, ports) are byte arrays in network order; counters, indexes and times are native integers. Whoever changes
 //! a size, an order or a meaning raises [`LAYOUT`]: pins of different layouts live in different folders and are migrated, never misread.
+//! Before the first release it stays 1: nobody has pins of a layout before, and a map of another shape is refused at the start.
 
 pub mod address;
 pub mod config;

@@ -61,7 +61,7 @@ use crate::model::{Cluster, Name, NamespaceObject, PodObject, policy::Direction}
 
 /// The compiled policies of this node's endpoints.
 ///
-/// That of default is what the maps hold after the first [`Self::resume`] over nothing: the base row of [`CLOSED`], and class 0 for all of IPv4.
+/// That of default is what the maps hold after the first [`Self::resume`] over nothing: the head of [`CLOSED`], and class 0 for all of IPv4.
 #[derive(Debug, Default)]
 pub struct Policies {
     locals: BTreeMap<u32, Local>,

@@ -76,6 +76,8 @@ pub(super) struct DiskCopy<K> {
     says_whole: bool,
     /// By what the file has alone other pods would be isolated, or others allowed.
     outdated: bool,
+    /// The power is not to take that.
+    durable: bool,
     keeping: Keeping,
     /// Why the disk has not all of it.
     unkept: Option<String>,
@@ -99,6 +101,7 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
             is_whole: false,
             says_whole: false,
             outdated: false,
+            durable: false,
             keeping: Keeping::All,
             unkept: None,
             again: None,
@@ -179,7 +182,8 @@ impl<K: Serialize + DeserializeOwned + Ord + Clone + Debug + 'static> DiskCopy<K
         match written {
             Ok(()) if self.keeping == Keeping::All => {
                 (self.unkept, self.again) = (None, None);
-                if mem::take(&mut self.outdated) {
+                self.outdated = false;
+                if mem::take(&mut self.durable) {
                     self.saved.sync_soon();
                 }
             }
@@ -303,6 +307,12 @@ impl<K: Ord> DiskCopy<K> {
     /// What is told and not saved yet changes whom policy isolates, or what it allows.
     pub(super) fn outdate(&mut self) {
         self.outdated = true;
+    }
+
+    /// The same of a policy or a namespace, which change rarely enough for a sync each: a pod of the cluster goes every second.
+    pub(super) fn outdate_durably(&mut self) {
+        self.outdate();
+        self.durable = true;
     }
 
     fn put_line(&mut self, line: Line<K>, text: Option<Box<RawValue>>, is_new: bool) {

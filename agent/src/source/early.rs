@@ -66,7 +66,7 @@ impl Early {
             | Event::PolicyGone(_)
             | Event::Waits(..)
             | Event::Namespace(..)
-            | Event::NamespaceGone(_) => copy.outdate(),
+            | Event::NamespaceGone(_) => copy.outdate_durably(),
             _ => {}
         }
         events.push(event);

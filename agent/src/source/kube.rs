@@ -220,8 +220,10 @@ impl KubeSource {
     /// says by itself when it goes on; one that could not be read may be silent from then on.
     fn lapses_at(&self, kind: model::Kind) -> Option<time::Instant> {
         let watch = &self.watches[kind as usize];
-        let stuck = watch.stuck.as_ref().map(|(_, since)| *since);
-        let failing = self.connection.failing_since(watch.plural).filter(|_| model::Kind::JUDGES.contains(&kind));
+        let failing = self.connection.failing_since(watch.plural);
+        // While nobody answers no list is there to ask for.
+        let stuck = watch.stuck.as_ref().map(|(_, since)| *since).filter(|_| failing.is_none());
+        let failing = failing.filter(|_| model::Kind::JUDGES.contains(&kind));
         let since = failing.into_iter().chain(stuck).min()?;
         self.told.is_told(kind).then(|| since + LAPSE)
     }

@@ -12,7 +12,10 @@ use osmia_maps::{
     Access, MapError, Pins,
     catalogue::{self, Catalogue, Direction, Index, PodName, PolicyName, Reason, SetHead, SetRule},
     decode::{Cell, Record},
-    layout::{Endpoint, Meta, VerdictKey, policy::OPEN},
+    layout::{
+        Endpoint, Meta, VerdictKey,
+        policy::{OPEN, V_ALLOW},
+    },
     tables,
 };
 
@@ -73,7 +76,9 @@ impl Names {
         }
         let Some(verdicts) = if_pinned(tables::VERDICTS.open(pins, Access::ReadOnly))? else { return Ok(names) };
         for (set, mut users) in users {
-            let cookie = verdicts.get(&VerdictKey::head(set, 0))?.map_or(0, |row| row.cookie);
+            // Of one that lets anybody in the cookie is that of a rule.
+            let head = verdicts.get(&VerdictKey::head(set, 0))?.filter(|head| head.flags & V_ALLOW == 0);
+            let cookie = head.map_or(0, |head| head.cookie);
             names.unknown.insert(set, cookie);
             // Without a catalogue that is said once.
             if names.is_read {

@@ -173,20 +173,23 @@ impl Index {
     /// Writes the shortest lines that say the same: those of numbers as they stand in the file.
     ///
     /// # Errors
-    /// It cannot be read any more, or not be written.
+    /// It cannot be read any more or not be written, or a line that counts is damaged.
     pub fn write_shortest(&self, out: &mut dyn Write) -> io::Result<()> {
-        let missing = || io::Error::other("the catalogue is not as it was read");
+        let damaged = || io::Error::other("a line of the catalogue is damaged, or not as it was read");
+        // First what every reader needs: one that meets a damaged line reads no further.
+        for line in self.rest.lines() {
+            serde_json::to_writer(&mut *out, &line)?;
+            out.write_all(b"\n")?;
+        }
         for kind in [&self.atoms, &self.classes, &self.sets, &self.cookies] {
             let mut window = kind.window.borrow_mut();
             for place in (0..kind.lines.len()).filter_map(|position| kind.lines.place(position)) {
                 let line = self.file.as_ref().and_then(|file| window.line(file, place));
-                out.write_all(line.ok_or_else(missing)?)?;
+                let line =
+                    line.filter(|line| serde_json::from_slice::<IgnoredAny>(line).is_ok()).ok_or_else(damaged)?;
+                out.write_all(line)?;
                 out.write_all(b"\n")?;
             }
-        }
-        for line in self.rest.lines() {
-            serde_json::to_writer(&mut *out, &line)?;
-            out.write_all(b"\n")?;
         }
         Ok(())
     }

@@ -174,6 +174,15 @@ fn an_index_says_the_same() {
 }
 
 #[test]
+fn a_damaged_line_is_not_copied_into_a_shorter_file() {
+    let line = |number| serde_json::to_string(&Line::Class { number, signature: vec![(number, 1)] }).unwrap() + "\n";
+    let text = [line(1), line(2).replace("[[", "[!"), line(3)].concat();
+    let mut short = Vec::new();
+    let error = index(text.as_bytes()).write_shortest(&mut short).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+}
+
+#[test]
 fn an_index_of_the_beginning_of_a_file_knows_no_more() {
     let line = |number| serde_json::to_string(&Line::Class { number, signature: vec![(number, 1)] }).unwrap() + "\n";
     let path = std::env::temp_dir().join(format!("osm-beginning-{}", std::process::id()));

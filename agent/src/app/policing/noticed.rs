@@ -23,10 +23,12 @@ impl<R: Rows> Policing<R> {
         }
     }
 
-    /// A policy came, changed or went by an event of `since`, or waits for that from now on. When it came.
+    /// A policy came, changed or went by an event of `since`, or waits for that and says something else meanwhile. When it came.
     pub(super) fn came(&mut self, key: &Name, since: Instant) -> Instant {
         if self.cluster.waiting.contains_key(key) {
-            return *self.waiting.entry(Name::clone(key)).or_insert(since);
+            // What it says by now is in force with this event; since when it waits counts once it waits no more.
+            self.waiting.entry(Name::clone(key)).or_insert(since);
+            return since;
         }
         let came = self.waiting.remove(key).unwrap_or(since);
         self.is_news(key, came);

@@ -1,7 +1,7 @@
 //! The budget: how many verdict rows and ranges this node's rule sets may have together, and how many addresses a class of their own.
 //!
 //! Invariant: which rule sets are over it follows from what they need, not from the order of events: the smaller ones come first, among
-//! equals the first by their policies. One that is over has its base row alone: whoever has it is isolated, and loudly so. Of more addresses
+//! equals the first by their policies. One that is over has its head for anybody alone: whoever has it is isolated, and loudly so. Of more addresses
 //! than there is room for the lowest have their class; the others count as their range does, as if no pod had them. Rules only allow, so
 //! that takes rights from them and gives none.
 

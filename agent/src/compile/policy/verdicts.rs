@@ -98,7 +98,7 @@ fn pair(set: &Set, number: u32, class: u32, signature: &Signature, each: &mut im
     each(VerdictKey { asked: Asked { class, ..key.asked }, ..key }, head);
 }
 
-/// Fragments without a first one are allowed by the first rule that allows any port of their protocol.
+/// Fragments without a first one are allowed by the rule of the lowest port of their protocol that is allowed.
 fn loose(head: &mut VerdictRow, protocol: u8, cookie: u32) {
     let of = LOOSE.iter().zip(&mut head.loose).find(|(number, _)| **number == protocol);
     if let Some((_, loose)) = of.filter(|(_, loose)| **loose == 0) {

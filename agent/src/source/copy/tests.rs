@@ -241,6 +241,10 @@ fn what_policy_depends_on_is_synced() {
     world.set("a", 2, true);
     world.copy.outdate();
     world.copy.save();
+    assert!(!world.copy.saved.is_synced(), "nor do pods that go and are relabelled all the time");
+    world.set("a", 3, true);
+    world.copy.outdate_durably();
+    world.copy.save();
     assert!(world.copy.saved.is_synced());
 }
 

@@ -358,7 +358,8 @@ async fn a_policy_goes_only_with_the_pods_whose_watch_is(broken: fn() -> Reply) 
     assert_eq!(world.cluster.policies.len(), 1, "the pod may have other labels, which another policy selects");
     let problems = world.source.problems();
     assert!(problems.iter().any(|problem| problem.contains("1 isolate others or went")), "{problems:?}");
-    let again = [Reply::Later(Duration::from_millis(200), labelled("MODIFIED", "db"))].into();
+    // Whether a list is asked for, since an answer could not be read for long, or the watch goes on.
+    let again = [Reply::Later(Duration::from_millis(200), labelled("ADDED", "db") + &end(8))].into();
     world.script.lock().unwrap().replies.insert("pods", again);
     while world.cluster.is_old() {
         let events = next(&mut world).await;

@@ -163,7 +163,7 @@ fn a_rule_of_a_range_and_a_port_takes_two_rows_and_a_start_over_them_none() {
         };
         let (first, names) = resume(&Catalogue::default(), &Pinned::default());
         let change = &first.change;
-        // One row for the port, one for fragments of which no port is known; a base row each, and the one of whom is shut.
+        // A head and a row for the port; a head for anybody each, and the one of whom is shut.
         assert_eq!(change.verdicts.len(), 1 + SETS * (1 + 2 * RULES), "distinct: {distinct}");
         let ranges = if distinct { SETS * RULES } else { RULES };
         // All of IPv4 is class 0.
